@@ -1,0 +1,23 @@
+"""Small transformers, taken seriously: one readable core to pretrain, fine-tune, adapt, probe and compare them."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Model", "RequestError", "WorkError", "load"]
+
+if TYPE_CHECKING:
+    from heedful.api import Model, load
+    from heedful.errors import RequestError, WorkError
+
+
+def __getattr__(name: str) -> Any:
+    # `import heedful` must stay instant, so torch is imported when the first model is asked for.
+    if name in {"load", "Model"}:
+        from heedful import api
+
+        return getattr(api, name)
+    if name in {"RequestError", "WorkError"}:
+        from heedful import errors
+
+        return getattr(errors, name)
+    raise AttributeError(f"module 'heedful' has no attribute {name!r}")

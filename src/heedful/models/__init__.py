@@ -1,0 +1,1 @@
+"""The assemblies: bodies built from the parts, and whole models. They know nothing of files."""

@@ -1,0 +1,90 @@
+"""What reads the states: the pooler, and the heads that turn states into scores.
+
+A head's `reads` says which states it is given: "pooled" (through the pooler), "first", "last" (the last real token)
+or "every".
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from heedful.nn.activations import Activation
+from heedful.nn.norms import LayerNorm
+
+Reads = Literal["pooled", "first", "last", "every"]
+
+
+class Pooler(nn.Module):
+    """tanh(W x₁ + b), x₁ the state of the first token."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, first_bd: Tensor) -> Tensor:
+        return torch.tanh(self.dense(first_bd))
+
+
+class LinearHead(nn.Module):
+    """W x + b. With two outputs and reading the pooled state it is BERT's next-sentence head."""
+
+    def __init__(self, width: int, classes: int, reads: Reads, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        self.reads: Reads = reads
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(width, classes, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output(self.dropout(x))  # type: ignore[no-any-return]
+
+
+class TwoLayerHead(nn.Module):
+    """W₂ φ(W₁ x + b₁) + b₂; φ is tanh but in DistilBERT, where it is relu."""
+
+    def __init__(
+        self,
+        width: int,
+        classes: int,
+        reads: Reads,
+        dropout: float = 0.0,
+        activation: Activation = torch.tanh,
+        input_dropout: bool = True,
+    ) -> None:
+        super().__init__()
+        self.reads: Reads = reads
+        self.activation = activation
+        self.input_dropout = nn.Dropout(dropout if input_dropout else 0.0)
+        self.dense = nn.Linear(width, width)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.activation(self.dense(self.input_dropout(x)))
+        return self.output(self.dropout(h))  # type: ignore[no-any-return]
+
+
+class MaskedWordHead(nn.Module):
+    """E LayerNorm(φ(W x + b)) + c, where E is the token table itself (tied), passed in so that it has one home."""
+
+    reads: Reads = "every"
+
+    def __init__(self, width: int, vocabulary: int, activation: Activation, norm: LayerNorm) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = activation
+        self.norm = norm
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, x_btd: Tensor, table_vd: Tensor) -> Tensor:
+        h = self.norm(self.activation(self.dense(x_btd)))
+        return nn.functional.linear(h, table_vd, self.bias)
+
+
+class LanguageModelHead(nn.Module):
+    """E x: the next token's scores from the token table (tied), without parameters of its own."""
+
+    reads: Reads = "every"
+
+    def forward(self, x_btd: Tensor, table_vd: Tensor) -> Tensor:
+        return nn.functional.linear(x_btd, table_vd)

@@ -1,0 +1,22 @@
+"""Who may look at whom. Every mask is boolean, True = may look, and broadcasts to (b, h, t, s); combine with `&`."""
+
+import torch
+from torch import Tensor
+
+
+def padding_mask(real_bs: Tensor) -> Tensor:
+    """(b, 1, 1, s): every query sees the real keys and no padding."""
+    return real_bs.bool()[:, None, None, :]
+
+
+def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
+    """(1, 1, t, s): a query sees the keys up to its own. If keys are more than queries, the queries are the last."""
+    t = torch.arange(keys - queries, keys, device=device)
+    s = torch.arange(keys, device=device)
+    return (s[None, :] <= t[:, None])[None, None]
+
+
+def block_mask(block_bt: Tensor) -> Tensor:
+    """(b, 1, t, t): several texts packed into one row; each sees its own block. Blocks count from 1; 0 is padding."""
+    same = block_bt[:, :, None] == block_bt[:, None, :]
+    return (same & (block_bt > 0)[:, None, :])[:, None]

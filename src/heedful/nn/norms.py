@@ -1,0 +1,77 @@
+"""Layer normalisation ("Layer Normalization", 2016), and how a sublayer joins the residual stream."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Normalise = Callable[[Tensor, Tensor, Tensor, float], Tensor]
+
+
+def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """The reference: γ (x − μ)/√(σ² + ε) + β, μ and the biased σ² over the last axis."""
+    mu = x.mean(dim=-1, keepdim=True)
+    variance = ((x - mu) ** 2).mean(dim=-1, keepdim=True)
+    return gain * (x - mu) / torch.sqrt(variance + eps) + bias
+
+
+def fused_layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """The twin of `layer_norm` in one kernel."""
+    return F.layer_norm(x, gain.shape, gain, bias, eps)
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, width: int, eps: float, normalise: Normalise = fused_layer_norm) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.eps, self.normalise = eps, normalise
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.normalise(x, self.weight, self.bias, self.eps)
+
+
+class Add(nn.Module):
+    """What stands in an adapter slot when there is no adapter: the residual connection alone."""
+
+    def forward(self, y: Tensor, x: Tensor, norm: nn.Module | None) -> Tensor:
+        return x + y
+
+
+class _Wiring(nn.Module):
+    """The wiring around one sublayer f: `enter` gives what f reads, `leave` what the stream is afterwards.
+
+    `slot` is the explicit place for an adapter: a module called with f's output y, the stream x and the norm that will
+    follow (None if none does; some adapters read the normalised sum), which returns x + y or something better.
+    It is replaced by assignment; nothing is patched.
+    """
+
+    def __init__(self, norm: LayerNorm, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = nn.Dropout(dropout)
+        self.slot: nn.Module = Add()
+
+
+class PostNorm(_Wiring):
+    """x ← LayerNorm(x + f(x)): the transformer of the paper, BERT."""
+
+    def enter(self, x: Tensor) -> Tensor:
+        return x
+
+    def leave(self, y: Tensor, x: Tensor) -> Tensor:
+        return self.norm(self.slot(self.dropout(y), x, self.norm))  # type: ignore[no-any-return]
+
+
+class PreNorm(_Wiring):
+    """x ← x + f(LayerNorm(x)): GPT-2."""
+
+    def enter(self, x: Tensor) -> Tensor:
+        return self.norm(x)  # type: ignore[no-any-return]
+
+    def leave(self, y: Tensor, x: Tensor) -> Tensor:
+        return self.slot(self.dropout(y), x, None)  # type: ignore[no-any-return]
+
+
+Residual = PostNorm | PreNorm
