@@ -1,0 +1,64 @@
+"""Reading the files of a tokenizer: what is wrong with one is said in a sentence that names it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import RequestError
+
+LARGEST = 256 * 2**20
+"""Bytes; the largest vocabularies in use are a tenth of this."""
+
+
+def read_text(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise RequestError(f"{path} has {size:,} bytes, too many for a tokenizer; give a file below {LARGEST:,}.")
+        content = path.read_bytes()
+    except OSError as error:
+        raise RequestError(
+            f"{path} cannot be read ({error.strerror or error}); check the path and its rights."
+        ) from None
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise RequestError(f"{path}, line {line}, is not UTF-8 text; fetch the file again, or re-encode it.") from None
+    if not text.strip():
+        raise RequestError(f"{path} is empty; fetch the file again.")
+    return text
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines without their ends (\\n, \\r\\n or \\r, as Python reads text); U+2028 ends none."""
+    lines = read_text(path).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return lines
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; a key that occurs twice in one object is refused, since either value may be the meant one."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise RequestError(f"{path} has the key {twice!r} twice; remove one of them.")
+        return result
+
+    text = read_text(path)
+    try:
+        content = json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        place = f"{path}, line {error.lineno}, column {error.colno}"
+        raise RequestError(f"{place}: this is not JSON ({error.msg}); fetch the file again.") from None
+    except RecursionError:
+        raise RequestError(f"{path} is nested too deeply for a tokenizer's file; fetch the file again.") from None
+    except ValueError as error:  # an integer of more digits than Python reads
+        raise RequestError(f"{path} cannot be read as JSON ({error}); fetch the file again.") from None
+    if not isinstance(content, dict):
+        raise RequestError(f"{path} holds a JSON {type(content).__name__}, not an object; fetch the file again.")
+    return content

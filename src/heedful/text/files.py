@@ -1,0 +1,38 @@
+"""The tokenizer in a model directory, whichever of the four forms it has there."""
+
+from pathlib import Path
+
+from heedful.errors import RequestError
+from heedful.text.bertweet import read_bertweet
+from heedful.text.bytelevel import read_byte_bpe
+from heedful.text.json_form import read_json_form
+from heedful.text.settings import read_settings
+from heedful.text.tokenizer import Tokenizer
+from heedful.text.wordpiece import read_wordpiece
+
+FAMILIES = ("bert", "roberta", "distilbert", "gpt2")
+
+
+def read_tokenizer(directory: Path, family: str) -> Tokenizer | None:
+    """None if the directory holds no vocabulary. `family` settles what the files leave open: which special tokens stand
+    around a text, and what they are called."""
+    if family not in FAMILIES:
+        raise RequestError(f"There is no tokenizer for the family {family!r}; choose one of {', '.join(FAMILIES)}.")
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise RequestError(f"{directory} is not a directory; give the directory that holds the tokenizer's files.")
+    whole = directory / "tokenizer.json"
+    codes, lines = directory / "bpe.codes", directory / "vocab.txt"
+    vocabulary, merges = directory / "vocab.json", directory / "merges.txt"
+    if whole.exists():
+        return read_json_form(whole, read_settings(directory), family)
+    if codes.exists() and lines.exists():
+        return read_bertweet(codes, lines, read_settings(directory))
+    if lines.exists():
+        return read_wordpiece(lines, read_settings(directory), family)
+    if vocabulary.exists() and merges.exists():
+        return read_byte_bpe(vocabulary, merges, read_settings(directory), family)
+    for present, absent in ((codes, lines), (vocabulary, merges), (merges, vocabulary)):
+        if present.exists():
+            raise RequestError(f"{directory} has {present.name} but no {absent.name}; put it beside it.")
+    return None

@@ -1,0 +1,276 @@
+"""Text to ids and back: one class over the `tokenizers` library, the same for every kind of vocabulary."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import models
+
+from heedful.errors import RequestError
+from heedful.text.pieces import Pieces
+
+Text = str | tuple[str, str]
+
+ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+"""The parts that a special token can play; Hugging Face's files call them `bos_token`, `eos_token`, …"""
+
+_SEGMENTED = {"bert"}
+"""The families whose models read segments; to the others Hugging Face passes ids and mask alone."""
+
+
+@dataclass(slots=True)
+class Tokens:
+    """One text or pair, encoded: `offsets` are (start, end) characters of the text that a token comes from, in a pair
+    of its own text; (0, 0) for the special tokens around them, and None unless asked for."""
+
+    ids: list[int]
+    segments: list[int]
+    offsets: list[tuple[int, int]] | None
+    truncated: bool
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Tokenizer:
+    """Takes `core` over: its truncation and padding are switched off for good.
+
+    `special` names the token that plays each role (see ROLES); a role without a token has the id None. `family` matters
+    to `save` alone. `pieces` translates between the ids of `core` and those of the model, where these differ.
+    """
+
+    def __init__(
+        self,
+        core: tokenizers.Tokenizer,
+        special: Mapping[str, str],
+        *,
+        family: str | None = None,
+        max_length: int | None = None,
+        truncate_left: bool = False,
+        split_special: bool = False,
+        pieces: Pieces | None = None,
+    ) -> None:
+        core.no_truncation()
+        core.no_padding()
+        core.encode_special_tokens = split_special
+        self._core = core
+        self._pieces = pieces
+        self._truncate_left = truncate_left
+        self._split_special = split_special
+        self.family = family
+        self.max_length = max_length
+        self.special = {role: special[role] for role in ROLES if role in special}
+        for role, token in self.special.items():
+            if self.id(token) is None:
+                raise RequestError(f"The {role} token {token!r} is not in the vocabulary; add it, or name another.")
+        self.pad_id = self._role("pad")
+        self.mask_id = self._role("mask")
+        self.unk_id = self._role("unk")
+        self.cls_id = self._role("cls")
+        self.sep_id = self._role("sep")
+        self.bos_id = self._role("bos")
+        self.eos_id = self._role("eos")
+        # Reading the segments of every row costs as much as its ids, and for single texts they are nearly always zeros.
+        self._plain_segments = not any(core.encode("a").type_ids)
+
+    def _role(self, role: str) -> int | None:
+        return self.id(self.special[role]) if role in self.special else None
+
+    def encode(self, texts: Sequence[Text], max_length: int | None = None, offsets: bool = False) -> list[Tokens]:
+        """Encode texts and pairs (they may be mixed), special tokens around them.
+
+        What is longer than `max_length` is cut: in a pair the longer text first, then both in turn. Nothing is padded.
+        """
+        if isinstance(texts, str):
+            raise RequestError("The texts to encode are one string; put it in a list.")
+        if max_length is not None and max_length < 1:
+            raise RequestError(f"max_length is {max_length}; give at least 1.")
+        rows = list(texts)
+        try:
+            encodings = self._core.encode_batch(rows) if offsets else self._core.encode_batch_fast(rows)
+        except (TypeError, UnicodeError):
+            raise RequestError(_bad_row(rows)) from None
+        public = self._pieces.public if self._pieces else None
+        result = []
+        for row, encoding in zip(rows, encodings, strict=True):
+            ids = encoding.ids
+            if public is not None:
+                ids = [public[i] for i in ids]
+            plain = self._plain_segments and isinstance(row, str)
+            segments = [0] * len(ids) if plain else encoding.type_ids
+            spans = encoding.offsets if offsets else None
+            truncated = max_length is not None and len(ids) > max_length
+            if max_length is not None and truncated:
+                kept = self._kept(encoding.sequence_ids, max_length)
+                ids = [ids[i] for i in kept]
+                segments = [segments[i] for i in kept]
+                spans = [spans[i] for i in kept] if spans is not None else None
+            result.append(Tokens(ids, segments, spans, truncated))
+        return result
+
+    # The library could truncate by itself, but only through a setting of the whole tokenizer, and for a pair of long
+    # texts it builds every combination of the parts cut off (ten seconds for two texts of 3000 words).
+    def _kept(self, sequences: Sequence[int | None], max_length: int) -> list[int]:
+        """The positions that stay, given which text (0, 1, None for special tokens) each position comes from."""
+        n = (sequences.count(0), sequences.count(1))
+        room = max_length - (len(sequences) - sum(n))
+        if room < 0:
+            raise RequestError(
+                f"max_length {max_length} is less than the {max_length - room} special tokens of a text; raise it."
+            )
+        dropped: set[int] = set()
+        for sequence, (have, keep) in enumerate(zip(n, longest_first(*n, room), strict=True)):
+            if keep < have:
+                start = sequences.index(sequence)
+                first = start if self._truncate_left else start + keep
+                dropped.update(range(first, first + have - keep))
+        return [i for i in range(len(sequences)) if i not in dropped]
+
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        """Inverse of `encode` as far as the vocabulary's normalisation allows: exact for bytes and characters."""
+        numbers = [int(i) for i in ids]
+        for i in numbers:
+            if not 0 <= i < self.size:
+                raise RequestError(f"Cannot decode the id {i}: the vocabulary has the ids 0 to {self.size - 1}.")
+        if self._pieces:
+            special = self._special_ids if skip_special else frozenset()
+            return self._pieces.join(i for i in numbers if i not in special)
+        return self._core.decode(numbers, skip_special_tokens=skip_special)
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        added = self._core.get_added_tokens_decoder()
+        special = {i for i, token in added.items() if token.special}
+        return frozenset(self._pieces.public[i] for i in special) if self._pieces else frozenset(special)
+
+    @cached_property
+    def size(self) -> int:
+        """How many rows an embedding needs: the highest id, added tokens included, and one."""
+        if self._pieces:
+            return len(self._pieces.tokens)
+        return max(self._core.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    def token(self, id: int) -> str:
+        """The token as the vocabulary spells it (`##ing`, `Ġthe`, `th@@`)."""
+        token: str | None = None
+        if 0 <= id < self.size:
+            token = self._pieces.tokens[id] if self._pieces else self._core.id_to_token(id)
+        if token is None:
+            raise RequestError(f"The vocabulary has no id {id}; it has {self.size}.")
+        return token
+
+    def id(self, token: str) -> int | None:
+        """None if the vocabulary does not have the token."""
+        return self._pieces.ids.get(token) if self._pieces else self._core.token_to_id(token)
+
+    @cached_property
+    def kind(self) -> str:
+        """What a reader of a report would call it."""
+        model = self._core.model
+        if self._pieces:
+            return "BPE (@@)"
+        if isinstance(model, models.BPE):
+            splitter = _state(self._core.pre_tokenizer)
+            if "ByteLevel" in json.dumps(splitter):
+                return "byte-level BPE"
+            return (
+                "characters" if splitter is None and not json.loads(self._core.to_str())["model"]["merges"] else "BPE"
+            )
+        return {models.WordLevel: "words"}.get(type(model), type(model).__name__)
+
+    @cached_property
+    def lowercase(self) -> bool | None:
+        """Whether capitals are folded before the vocabulary sees them; None if the normaliser does not say."""
+        return _folds_case(_state(self._core.normalizer))
+
+    def save(self, directory: Path) -> None:
+        """Write the files that `read_tokenizer` and Hugging Face's AutoTokenizer read back to the same ids."""
+        if self._pieces:
+            for name, content in self._pieces.files.items():
+                (directory / name).write_bytes(content)
+        else:
+            (directory / "tokenizer.json").write_text(self._core.to_str(pretty=True), encoding="utf-8")
+        names = {f"{role}_token": token for role, token in self.special.items()}
+        _write_json(directory / "special_tokens_map.json", names)
+        _write_json(directory / "tokenizer_config.json", {**self._settings(), **names})
+
+    def _settings(self) -> dict[str, Any]:
+        # Hugging Face's own classes rebuild the pipeline from settings; the general class takes tokenizer.json as it
+        # is, and has had this name in every release (release 5 keeps it as an alias).
+        settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+        if self._pieces:
+            settings["tokenizer_class"] = "BertweetTokenizer"
+            settings["normalization"] = False
+            flags = ("lstrip", "normalized", "rstrip", "single_word", "special")
+            settings["added_tokens_decoder"] = {
+                str(self._pieces.public[i]): {
+                    "content": token.content,
+                    **{flag: getattr(token, flag) for flag in flags},
+                }
+                for i, token in self._core.get_added_tokens_decoder().items()
+            }
+        inputs = ["input_ids", "token_type_ids", "attention_mask"]
+        settings["model_input_names"] = inputs if self.family in _SEGMENTED else [inputs[0], inputs[2]]
+        if self.max_length is not None:
+            settings["model_max_length"] = self.max_length
+        if self._truncate_left:
+            settings["truncation_side"] = "left"
+        if self._split_special:
+            settings["split_special_tokens"] = True
+        return settings
+
+
+def longest_first(n_a: int, n_b: int, room: int) -> tuple[int, int]:
+    """How many tokens of each text stay: as if tokens were taken off the longer one, again and again, until both fit.
+
+    The odd token goes to the longer text (to the second if they are equal), as in the `tokenizers` library.
+    """
+    if n_a + n_b <= room:
+        return n_a, n_b
+    short, long = min(n_a, n_b), max(n_a, n_b)
+    if short * 2 <= room:
+        long = room - short
+    else:
+        short, long = room // 2, room - room // 2
+    return (long, short) if n_a > n_b else (short, long)
+
+
+def _bad_row(rows: Sequence[object]) -> str:
+    for i, row in enumerate(rows):
+        parts = row if isinstance(row, tuple | list) else (row,)
+        if isinstance(row, tuple | list) and len(row) != 2:
+            return f"Row {i} of the texts has {len(row)} parts; give a string, or a pair of strings."
+        for part in parts:
+            if not isinstance(part, str):
+                return f"Row {i} of the texts is {type(part).__name__}, not text; give a string, or a pair of strings."
+            for at, character in enumerate(part):
+                if "\ud800" <= character <= "\udfff":
+                    return (
+                        f"Row {i} of the texts has half a surrogate pair at character {at}, which is not text; "
+                        f"read the source with the right encoding."
+                    )
+    return "The texts cannot be encoded; give strings, or pairs of strings."
+
+
+def _state(part: Any) -> Any:
+    """A normaliser's or pre-tokeniser's settings: the library shows them only as it would pickle them, in JSON."""
+    return None if part is None else json.loads(part.__getstate__())
+
+
+def _folds_case(state: Any) -> bool | None:
+    if state is None:
+        return False
+    if state["type"] == "Sequence":
+        answers = [_folds_case(part) for part in state["normalizers"]]
+        return True if True in answers else None if None in answers else False
+    if state["type"] in ("NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Strip"):
+        return False
+    return {"BertNormalizer": state.get("lowercase"), "Lowercase": True}.get(state["type"])
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")

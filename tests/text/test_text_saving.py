@@ -1,0 +1,98 @@
+"""What is saved is what is read back: here, and by Hugging Face's AutoTokenizer."""
+
+from pathlib import Path
+
+import pytest
+from text_peer import differences
+from text_samples import (
+    FRAGMENTS,
+    bertweet_files,
+    gpt2_files,
+    roberta_files,
+    wordpiece_files,
+    wordpiece_vocabulary,
+    write,
+)
+from transformers import AutoTokenizer
+
+from heedful.text import Tokenizer, character_tokenizer, read_tokenizer, train_bpe, train_wordpiece
+
+FILES = {
+    "uncased": ("bert", wordpiece_files(model_max_length=64)),
+    "cased": ("bert", wordpiece_files(do_lower_case=False)),
+    "left": ("distilbert", wordpiece_files(truncation_side="left")),
+    "added": ("bert", {**wordpiece_files(), "added_tokens.json": {"the gem": len(wordpiece_vocabulary())}}),
+    "roberta": ("roberta", roberta_files(add_prefix_space=True)),
+    "gpt2": ("gpt2", gpt2_files()),
+    "bertweet": ("roberta", bertweet_files(model_max_length=128)),
+    "bertweet with added": ("roberta", {**bertweet_files(), "added_tokens.json": {"<mask>": 0, "zz top": 1}}),
+}
+MADE = ("characters", "trained wordpiece", "trained roberta", "trained gpt2")
+ROWS = [text for text in FRAGMENTS if text] + ["the gem <mask> of a film zz top"]
+PAIRS = list(zip(ROWS, reversed(ROWS), strict=True))
+
+
+@pytest.fixture(scope="module", params=[*FILES, *MADE])
+def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    directory = tmp_path_factory.mktemp("source")
+    name = request.param
+    if name in FILES:
+        family, files = FILES[name]
+        if name == "bertweet with added":
+            after = 4 + len(str(files["vocab.txt"]).splitlines())
+            files = {**files, "added_tokens.json": {"<mask>": after, "zz top": after + 1}}
+        return read_tokenizer(write(directory, files), family)
+    (corpus := directory / "corpus.txt").write_text("\n".join(FRAGMENTS * 3), encoding="utf-8")
+    if name == "characters":
+        return character_tokenizer("".join(FRAGMENTS))
+    if name == "trained wordpiece":
+        return train_wordpiece([corpus], 500, max_length=77)
+    return train_bpe([corpus], 400, family=name.split()[1])
+
+
+def test_saved_and_read_again_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    again = read_tokenizer(tmp_path, tokenizer.family or "gpt2")
+    for rows in (ROWS, PAIRS):
+        for max_length in (None, 9):
+            assert again.encode(rows, max_length, offsets=True) == tokenizer.encode(rows, max_length, offsets=True)
+    facts = ("size", "kind", "lowercase", "max_length", "special", "pad_id", "mask_id", "unk_id", "cls_id", "sep_id")
+    for fact in facts:
+        assert getattr(again, fact) == getattr(tokenizer, fact), fact
+    assert [again.token(i) for i in range(again.size)] == [tokenizer.token(i) for i in range(tokenizer.size)]
+    assert again._core.to_str() == tokenizer._core.to_str()
+    (tmp_path / "twice").mkdir()
+    again.save(tmp_path / "twice")
+    for path in (tmp_path / "twice").iterdir():
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+
+
+@pytest.mark.parametrize("with_config", [False, True])
+def test_hugging_face_reads_the_same(tokenizer: Tokenizer, tmp_path: Path, with_config: bool) -> None:
+    tokenizer.save(tmp_path)
+    if with_config:
+        write(tmp_path, {"config.json": {"model_type": tokenizer.family or "gpt2"}})
+    peer = AutoTokenizer.from_pretrained(tmp_path)
+    fast = tokenizer.kind != "BPE (@@)"
+    assert differences(tokenizer, peer, ROWS, None, offsets=fast) == []
+    assert differences(tokenizer, peer, PAIRS, None, offsets=fast) == []
+    if fast:
+        assert differences(tokenizer, peer, PAIRS, 9) == []
+    assert len(peer) == tokenizer.size
+    assert (peer.pad_token_id, peer.mask_token_id) == (tokenizer.pad_id, tokenizer.mask_id)
+    if tokenizer.max_length:
+        assert peer.model_max_length == tokenizer.max_length
+    has_segments = "token_type_ids" in peer("the film")
+    assert has_segments == (tokenizer.family == "bert")
+
+
+def test_negative_control(tmp_path: Path) -> None:
+    tokenizer = read_tokenizer(write(tmp_path, wordpiece_files()), "bert")
+    tokenizer.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    text = path.read_text(encoding="utf-8")
+    swapped = text.replace('"gem":', '"-->":').replace('"film":', '"gem":').replace('"-->":', '"film":')
+    assert swapped != text
+    path.write_text(swapped, encoding="utf-8")
+    assert read_tokenizer(tmp_path, "bert").encode(["the gem"]) != tokenizer.encode(["the gem"])
+    assert differences(tokenizer, AutoTokenizer.from_pretrained(tmp_path), ["the gem", "the"], None) == [0]
