@@ -1,5 +1,6 @@
 """The public contract in Python: `heedful.load` and what it returns."""
 
+import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,9 +39,13 @@ def load(
     for: `new_head` (with `labels` for a classifier) puts a fresh head, drawn from `seed`, in the place of those stored;
     `body_only` leaves heads away. `family` helps an old directory whose config.json does not name its model_type.
     """
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        raise RequestError(f"device={device!r} is unknown; choose cpu, cuda or mps.") from None
     directory = find(source, revision)
     checkpoint = read_model(directory, new_head, labels, body_only, family, seed)
-    checkpoint.transformer.to(device)
+    checkpoint.transformer.to(place)
     return Model(checkpoint, str(source))
 
 
@@ -119,18 +124,16 @@ class Model:
             raise RequestError(
                 f"max_length={max_length} is not between 1 and the {self.max_length} that the model can read."
             )
+        if batch_size < 1:
+            raise RequestError(f"batch_size={batch_size} is not a whole number from 1.")
         features = np.empty((len(texts), self.shape.width), dtype=np.float32)
-        cut, was_training = 0, self.transformer.training
-        self.transformer.eval()
-        try:
-            with torch.inference_mode():
-                for start in range(0, len(texts), _WINDOW):
-                    window = self.tokenizer.encode(texts[start : start + _WINDOW], limit)
-                    cut += sum(tokens.truncated for tokens in window)
-                    for rows, batch in self._batches(window, batch_size):
-                        features[[start + r for r in rows]] = self._pooled(batch, pooling).float().cpu().numpy()
-        finally:
-            self.transformer.train(was_training)
+        cut = 0
+        with torch.inference_mode(), _evaluating(self.transformer):
+            for start in range(0, len(texts), _WINDOW):
+                window = self.tokenizer.encode(texts[start : start + _WINDOW], limit)
+                cut += sum(tokens.truncated for tokens in window)
+                for rows, batch in self._batches(window, batch_size):
+                    features[[start + r for r in rows]] = self._pooled(batch, pooling).float().cpu().numpy()
         if cut and max_length is None:
             warnings.warn(
                 f"{cut} of {len(texts)} texts are longer than the {limit} tokens that the model can read and were cut; "
@@ -148,8 +151,8 @@ class Model:
             )
 
     def _batches(self, window: list[Tokens], size: int) -> Iterator[tuple[list[int], "_Batch"]]:
-        """Batches of similar length, padded on the right."""
-        order = sorted(range(len(window)), key=lambda r: len(window[r].ids))
+        """Batches of similar length, padded on the right; the longest first, so that their memory is reused."""
+        order = sorted(range(len(window)), key=lambda r: -len(window[r].ids))
         for at in range(0, len(order), size):
             rows = order[at : at + size]
             yield rows, self._collate([window[r] for r in rows])
@@ -182,6 +185,19 @@ class Model:
                 return (x_btd * real_bt1).sum(dim=1) / real_bt1.sum(dim=1)
             return x_btd.masked_fill(~real_bt1, -torch.inf).amax(dim=1)
         return transformer.pick(states, "pooled" if pooling == "cls" else pooling, batch.real)
+
+
+@contextlib.contextmanager
+def _evaluating(module: torch.nn.Module) -> Iterator[None]:
+    """Without dropout inside, as it was outside."""
+    was_training = module.training
+    if was_training:
+        module.eval()
+    try:
+        yield
+    finally:
+        if was_training:
+            module.train()
 
 
 class _Batch:

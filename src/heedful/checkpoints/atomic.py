@@ -1,5 +1,6 @@
 """Directories that appear whole or not at all: a crash leaves the old one or the new one, never a mixture."""
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -23,21 +24,24 @@ def replace_directory(target: Path, write: Callable[[Path], None], replaceable: 
     target = Path(os.path.abspath(target))  # noqa: PTH100 (resolve() would follow a link at the target)
     if target.is_symlink():
         target = target.resolve()
-    _refuse_strangers(target, replaceable)
     staging: Path | None = None
     try:
+        _refuse_strangers(target, replaceable)
         target.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
         staging.chmod(0o777 & ~_umask())
         write(staging)
         for path in staging.rglob("*"):
+            if path.is_file():
+                path.chmod(0o666 & ~_umask())  # some libraries write for the owner alone
             _sync(path)
         _sync(staging)
         if target.exists():
             _exchange(staging, target)
         else:
             staging.rename(target)
-        _sync(target.parent)
+        with contextlib.suppress(OSError):  # it is in its place; when that reaches the disk is the file system's affair
+            _sync(target.parent)
     except OSError as error:
         raise WorkError(
             f"{target}: could not be written ({error.strerror or error}); what was there before is untouched."
@@ -52,7 +56,7 @@ def _refuse_strangers(target: Path, replaceable: frozenset[str]) -> None:
         return
     if not target.is_dir():
         raise RequestError(f"{target}: is a file; name a directory.")
-    strangers = sorted(p.name for p in target.iterdir() if p.name not in replaceable)
+    strangers = sorted(p.name for p in target.iterdir() if p.name not in replaceable or p.is_dir())
     if strangers:
         raise RequestError(
             f"{target}: holds {strangers[0]!r}, which is not part of a model and would be lost; name a new directory."
@@ -78,7 +82,11 @@ def _exchange(new: Path, old: Path) -> None:
     # A file system without the exchange: two renames. A crash between them leaves the old directory beside its place.
     aside = new.with_suffix(".old")
     old.rename(aside)
-    new.rename(old)
+    try:
+        new.rename(old)
+    except BaseException:
+        aside.rename(old)
+        raise
     shutil.rmtree(aside, ignore_errors=True)
 
 

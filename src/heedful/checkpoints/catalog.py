@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,8 +134,10 @@ def unpack(archive: Path, folder: str, names: list[str], into: Path, most_bytes:
                     )
                 with content.open(member) as source, (into / name).open("wb") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
-    except (zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError, NotImplementedError, EOFError) as error:
         raise WorkError(f"{archive.name}: not the archive that was expected ({error}).") from None
+    except OSError as error:
+        raise WorkError(f"{archive.name}: could not be unpacked ({error.strerror or error}).") from None
 
 
 def verify(model: Named, folder: Path) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ FORMAT = 1
 
 _FIELD_TYPES = typing.get_type_hints(Shape)
 _LARGEST = {"layers": 1000, "heads": 4096}  # the tables of names are written out before any size is checked
-_CAN_BE_ZERO = {"segments"}
+_DEEPEST = 50  # levels of brackets; real files have three
 
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        _refuse_what_cannot_be_written(content)
     except (ValueError, RecursionError) as error:
         raise RequestError(
             f"{path}: not valid JSON ({_first_line(error)}); restore the file from its source."
@@ -49,7 +50,7 @@ def read_family(path: Path, config: Mapping[str, Any], stored_names: list[str], 
             f"{path}: has no model_type, and nothing else in it tells the family; add one of {', '.join(FAMILIES)}."
         )
     if not isinstance(name, str) or name not in FAMILIES:
-        raise RequestError(f"{path}: model_type {name!r} is not supported; heedful reads {', '.join(FAMILIES)}.")
+        raise RequestError(f"{path}: model_type {_shown(name)} is not supported; heedful reads {', '.join(FAMILIES)}.")
     return FAMILIES[name]
 
 
@@ -64,7 +65,7 @@ def read_shape(path: Path, config: Mapping[str, Any], family: Family, pooler: bo
     for name, supported in family.only.items():
         if config.get(name, supported) != supported and not (name == "pruned_heads" and config[name] is None):
             raise RequestError(
-                f"{path}: {name} = {json.dumps(config[name])} is not supported; only {json.dumps(supported)} is."
+                f"{path}: {name} = {_shown(config[name])} is not supported; only {json.dumps(supported)} is."
             )
     values: dict[str, Any] = dict(family.fixed)
     for key in family.keys:
@@ -86,15 +87,15 @@ def read_shape(path: Path, config: Mapping[str, Any], family: Family, pooler: bo
 def _checked(path: Path, key: Key, value: Any) -> Any:
     if value is None and key.optional:
         return None
-    wanted, place = _FIELD_TYPES[key.field], f"{path}: {key.key} = {json.dumps(value)}"
+    wanted, place = _FIELD_TYPES[key.field], f"{path}: {key.key} = {_shown(value)}"
     if wanted is str:
-        if value not in ACTIVATIONS:
+        if not isinstance(value, str) or value not in ACTIVATIONS:
             raise RequestError(f"{place} is not supported; heedful knows {', '.join(ACTIVATIONS)}.")
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestError(f"{place} is not a number.")
     if wanted in (int, int | None):
-        low = 0 if key.field in _CAN_BE_ZERO or key.field == "pad_id" else 1
+        low = 0 if key.field == "pad_id" else 1
         high = _LARGEST.get(key.field, 10**8)
         if not isinstance(value, int) or not low <= value <= high:
             raise RequestError(f"{place} is not a whole number from {low} to {high}.")
@@ -110,7 +111,7 @@ def read_labels(path: Path, config: Mapping[str, Any], classes: int) -> tuple[st
     names = config.get("id2label")
     if names is None:
         return tuple(f"LABEL_{i}" for i in range(classes))
-    if not isinstance(names, dict):
+    if not isinstance(names, dict) or not all(isinstance(v, (str, int)) for v in names.values()):
         raise RequestError(f"{path}: id2label is not an object of class numbers and names.")
     by_id = {str(k): str(v) for k, v in names.items()}
     if sorted(by_id) != sorted(str(i) for i in range(classes)):
@@ -123,6 +124,7 @@ def read_labels(path: Path, config: Mapping[str, Any], classes: int) -> tuple[st
     reverse = config.get("label2id")
     if reverse is not None and (
         not isinstance(reverse, dict)
+        or not all(isinstance(v, (str, int)) for v in reverse.values())
         or {str(k): str(v) for k, v in reverse.items()} != {name: str(i) for i, name in enumerate(labels)}
     ):
         raise RequestError(f"{path}: label2id and id2label contradict each other.")
@@ -159,17 +161,15 @@ def _read_own(path: Path, own: Any, family: Family) -> dict[str, HeadKind]:
     if not isinstance(own, dict) or own.get("format") != FORMAT:
         found = own.get("format") if isinstance(own, dict) else own
         raise RequestError(
-            f"{path}: heedful.format is {json.dumps(found)}, and this version reads {FORMAT}; "
+            f"{path}: heedful.format is {_shown(found)}, and this version reads {FORMAT}; "
             "use the version of heedful that wrote it, or a newer one."
         )
     heads = own.get("heads")
     if not isinstance(heads, dict):
         raise RequestError(f"{path}: heedful.heads is not an object of names and kinds.")
     for name, kind in heads.items():
-        if kind not in family.heads or SLOTS[kind] != name:
-            raise RequestError(
-                f"{path}: heedful.heads has {name!r}: {json.dumps(kind)}, which {family.name} cannot have."
-            )
+        if kind not in list(family.heads) or SLOTS[kind] != name:  # a list, since not every JSON value has a hash
+            raise RequestError(f"{path}: heedful.heads has {name!r}: {_shown(kind)}, which {family.name} cannot have.")
     return heads
 
 
@@ -211,7 +211,7 @@ def inert_keys(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in config.items() if k in family.inert}
 
 
-def with_new_head(shape: Shape, family: Family, kind: HeadKind) -> Shape:
+def with_pooler_for(shape: Shape, family: Family, kind: HeadKind) -> Shape:
     """A head that reads the pooled state needs a pooler, even on a body that came without."""
     return dataclasses.replace(shape, pooler=True) if family.heads[kind].reads == "pooled" else shape
 
@@ -220,6 +220,28 @@ def _listed(names: list[str], verb: str = " is", most: int = 6) -> str:
     shown = ", ".join(repr(n) for n in names[:most])
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{shown}{rest}{verb}"
+
+
+def _refuse_what_cannot_be_written(content: Any) -> None:
+    """What Python reads as JSON but could not save again: half a surrogate pair, and endless nesting."""
+    layer = [content]
+    for _ in range(_DEEPEST):
+        layer = [v for part in layer if isinstance(part, (dict, list)) for v in _values(part)]
+    if layer:
+        raise ValueError(f"nested more than {_DEEPEST} deep")
+    json.dumps(content, ensure_ascii=False).encode("utf-8")
+
+
+def _values(part: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return part.values() if isinstance(part, dict) else part
+
+
+def _shown(value: Any, most: int = 60) -> str:
+    """A value in a message: as JSON, but only the beginning of a long one."""
+    if isinstance(value, (dict, list)) and value:
+        return "{…}" if isinstance(value, dict) else "[…]"
+    text = json.dumps(value)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _first_line(error: BaseException) -> str:

@@ -32,13 +32,10 @@ class Entry:
     theirs: tuple[str, ...]
     transposed: bool = False
 
-    def to_ours(self, tensors: list[Tensor]) -> Tensor:
-        whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        return whole.T.contiguous() if self.transposed else whole
-
-    def to_theirs(self, tensor: Tensor) -> dict[str, Tensor]:
-        whole = tensor.T if self.transposed else tensor
-        return {name: part.contiguous() for name, part in zip(self.theirs, whole.chunk(len(self.theirs)), strict=True)}
+    def views(self, ours: Tensor) -> dict[str, Tensor]:
+        """Our tensor seen as theirs, by their names: writing to a view writes to ours."""
+        whole = ours.T if self.transposed else ours
+        return dict(zip(self.theirs, whole.chunk(len(self.theirs)), strict=True))
 
     def their_shape(self, ours: torch.Size) -> tuple[int, ...]:
         shape = tuple(reversed(ours)) if self.transposed else tuple(ours)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from heedful.checkpoints import config as configs
 from heedful.checkpoints.atomic import replace_directory
@@ -38,6 +40,15 @@ MODEL_FILES = frozenset(
     ]
 )
 """What a model directory of ours may hold; a directory with anything else is never replaced."""
+
+
+class _NoInit(TorchFunctionMode):
+    """Modules made inside draw no weights: all are read, and even on the meta device drawing costs time and memory."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return (kwargs or {}).get("tensor", args[0] if args else None)
+        return func(*args, **(kwargs or {}))
 
 
 @dataclass
@@ -74,25 +85,29 @@ def read_model(
     pooled = bool(dialect.pooler) and any(n.startswith(f"{dialect.pooler}.") for n in plain)
     shape = configs.read_shape(path, config, dialect, pooled)
     heads: dict[str, Head] = {}
+    if labels and new_head is None:
+        raise RequestError("labels name the classes of a new_head; leave them out, or say which head it is.")
     if new_head is not None:
-        heads = {SLOTS[new_head]: _new_head(dialect, new_head, shape, labels)}
-        shape = configs.with_new_head(shape, dialect, new_head)
-        label_names = tuple(labels)
+        head = _new_head(dialect, new_head, shape, labels)
+        heads = {SLOTS[new_head]: head}
+        shape = configs.with_pooler_for(shape, dialect, new_head)
     elif not body_only:
         kinds = configs.read_heads(path, config, dialect, set(plain))
-        classes = _classes(dialect, kinds, plain)
-        heads = {name: configs.make_head(dialect, kind, shape, classes) for name, kind in kinds.items()}
-        label_names = configs.read_labels(path, config, classes) if "classify" in heads else ()
-    else:
-        label_names = ()
+        classes = _classes(dialect, kinds, plain, shape.width)
+        for name, kind in kinds.items():
+            heads[name] = configs.make_head(dialect, kind, shape, classes)
+            shape = configs.with_pooler_for(shape, dialect, kind)
 
-    with torch.device("meta"):
+    with torch.device("meta"), _NoInit():
         transformer = Transformer(shape, heads, kernels)
+        transformer.lay_out()
     fresh = _fresh(dialect, new_head, pooled)
-    found = Checkpoint(transformer, None, label_names, extra=configs.inert_keys(dialect, config))
+    found = Checkpoint(transformer, labels=tuple(labels), extra=configs.inert_keys(dialect, config))
     entries = dialect.entries(shape, {name: head.kind for name, head in heads.items()})
     known = [e for e in entries if not e.ours.startswith(fresh)]
     found.unread = _account(directory, dialect, transformer, known, plain, dropping=bool(new_head) or body_only)
+    if "classify" in heads and new_head is None:
+        found.labels = configs.read_labels(path, config, heads["classify"].classes)
     _fill(directory, dialect, found, known, plain, fresh, seed)
     found.tokenizer = _tokenizer(directory, dialect, shape)
     return found
@@ -117,13 +132,16 @@ def _new_head(family: Family, kind: HeadKind, shape: Shape, labels: Sequence[str
     return configs.make_head(family, kind, shape, len(labels))
 
 
-def _classes(family: Family, kinds: Mapping[str, HeadKind], plain: Mapping[str, Stored]) -> int:
-    """The classification head's own size; 0 if its matrix is missing, which is reported with all else that is."""
+def _classes(family: Family, kinds: Mapping[str, HeadKind], plain: Mapping[str, Stored], width: int) -> int:
+    """The classification head's own size, by its bias or its matrix; 1 if neither tells: `_account` reports it then."""
     if "classify" not in kinds:
         return 0
-    output = next(e for e in family.heads[kinds["classify"]].entries if e.ours == "output.weight")
-    stored = plain.get(output.theirs[0])
-    return stored.shape[0] if stored is not None and stored.shape else 0
+    stored = {e.ours: plain.get(e.theirs[0]) for e in family.heads[kinds["classify"]].entries}
+    for ours, rest in (("output.bias", ()), ("output.weight", (width,))):
+        tensor = stored.get(ours)
+        if tensor is not None and tensor.shape[:1] > (0,) and tensor.shape[1:] == rest:
+            return tensor.shape[0]
+    return 1
 
 
 def _fresh(family: Family, new_head: HeadKind | None, pooled: bool) -> tuple[str, ...]:
@@ -156,7 +174,7 @@ def _account(
     unread: list[str] = []
     body_roots = {e.theirs[0].split(".")[0] for e in family.body(transformer.shape)} | {"pooler"}
     for name in plain:
-        if name in homes or re.fullmatch(family.derived, name) or (name in family.copies and not dropping):
+        if name in homes or re.fullmatch(family.derived, name) or (family.copies.get(name) in homes and not dropping):
             continue
         is_head = name.split(".")[0] not in body_roots
         (unread if dropping and is_head else strange).append(name)
@@ -187,33 +205,28 @@ def _fill(
     fresh: tuple[str, ...],
     seed: int,
 ) -> None:
-    state: dict[str, Tensor] = {}
+    transformer = found.transformer
+    transformer.to_empty(device="cpu")
+    parameters = dict(transformer.named_parameters())
     for entry in entries:
-        parts = []
-        for name in entry.theirs:
-            tensor = plain[name].read().float()
-            if not torch.isfinite(tensor).all():
-                bad = int((~torch.isfinite(tensor)).sum())
+        for name, view in entry.views(parameters[entry.ours].detach()).items():
+            view.copy_(plain[name].read())
+            # A sum costs no memory; only where it is not finite are the values looked at one by one. As they are here:
+            # a double can be too large for us.
+            if not view.sum().isfinite() and (bad := int((~view.isfinite()).sum())):
                 raise RequestError(f"{directory / plain[name].file}: {name} has {bad} NaN or infinite values.")
-            parts.append(tensor)
-        state[entry.ours] = entry.to_ours(parts)
         found.sources[entry.ours] = f"{plain[entry.theirs[0]].file}: {' + '.join(plain[n].name for n in entry.theirs)}"
     for copy, original in family.copies.items():
-        if copy in plain and original in plain and not torch.equal(plain[copy].read(), plain[original].read()):
+        if copy not in plain or original not in plain or copy in found.unread:
+            continue
+        if not torch.equal(plain[copy].read().float(), plain[original].read().float()):
             raise RequestError(
                 f"{directory}: {copy} is not equal to {original}, but config.json ties them; untied is not supported."
             )
-    transformer = found.transformer
     if fresh:
-        new = [n for n, _ in transformer.named_parameters() if n.startswith(fresh)]
-        for name in {n.rsplit(".", 1)[0] for n in new}:
-            transformer.get_submodule(name).to_empty(device="cpu")
         transformer.initialise(torch.Generator().manual_seed(seed), only=fresh)
-        state |= {n: p.detach() for n, p in transformer.named_parameters() if n in new}
-        found.sources |= dict.fromkeys(new, "new")
-    transformer.load_state_dict(state, strict=True, assign=True)
-    for p in transformer.parameters():
-        p.requires_grad_(True)
+        found.sources |= {name: "new" for name in parameters if name.startswith(fresh)}
+    assert set(found.sources) == set(parameters), "a parameter was neither read nor drawn"
     transformer.eval()
 
 
@@ -239,7 +252,10 @@ def write_model(directory: Path, checkpoint: Checkpoint) -> None:
 
     def write(into: Path) -> None:
         (into / "config.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        save_file(tensors, into / "model.safetensors", metadata={"format": "pt"})
+        try:
+            save_file(tensors, into / "model.safetensors", metadata={"format": "pt"})
+        except SafetensorError as error:  # the library's word for a full disk too
+            raise OSError(str(error).removeprefix("Error while serializing: ")) from None
         if checkpoint.tokenizer is not None:
             checkpoint.tokenizer.save(into)
 
@@ -254,8 +270,8 @@ def theirs(transformer: Transformer, tensors: Mapping[str, Tensor]) -> dict[str,
     prefix = family.prefix if configs.opens_whole(family, heads) and heads else ""
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        for theirs_name, part in entries[name].to_theirs(tensor).items():
-            renamed[(prefix if name.startswith("body.") else "") + theirs_name] = part
+        for theirs_name, part in entries[name].views(tensor).items():
+            renamed[(prefix if name.startswith("body.") else "") + theirs_name] = part.contiguous()
     return renamed
 
 

@@ -13,6 +13,7 @@ from heedful.errors import RequestError, WorkError
 _SMALL = re.compile(
     r"(config|tokenizer|tokenizer_config|special_tokens_map|vocab|added_tokens)\.json|vocab\.txt|merges\.txt|bpe\.codes"
 )
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 _SHARDED = re.compile(r"model\.safetensors\.index\.json|model-\d+-of-\d+\.safetensors")
 
 
@@ -82,20 +83,21 @@ def _after_failure(repo: str, revision: str | None, into: Path | None, error: Ba
     if into is None:
         with contextlib.suppress(WorkError):
             return _from_cache(repo, revision, "")
-    raise WorkError(f"{repo}: the hub cannot be reached ({reason}); check the network, or name a local directory.")
+    raise WorkError(f"{repo}: no directory here, and the hub cannot be reached ({reason}); check path or network.")
 
 
 def _from_cache(repo: str, revision: str | None, why: str) -> Path:
     import huggingface_hub as hub
     from huggingface_hub import errors
 
-    try:
-        with _quietly():
-            return Path(hub.snapshot_download(repo, revision=revision, local_files_only=True))
-    except (errors.LocalEntryNotFoundError, errors.HFValidationError):
-        raise WorkError(
-            f"{repo}: not in the hub's cache, and {why}; fetch it once with the network on, or name a local directory."
-        ) from None
+    # Not through snapshot_download, which counts a snapshot without the files that we never want as incomplete.
+    with contextlib.suppress(errors.HFValidationError):
+        config = hub.try_to_load_from_cache(repo, "config.json", revision=revision)
+        if isinstance(config, str) and any((Path(config).parent / name).exists() for name in _WEIGHTS):
+            return Path(config).parent
+    raise WorkError(
+        f"{repo}: not in the hub's cache, and {why}; fetch it once with the network on, or name a local directory."
+    )
 
 
 def _is_cached(repo: str, name: str, commit: str | None) -> bool:

@@ -4,8 +4,10 @@ Names and shapes are known before any tensor is read, so that a file that does n
 """
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from heedful.errors import RequestError
 
 SAFETENSORS, INDEX, OLD = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 _FLOATS = {"F64", "F32", "F16", "BF16"}
+_LONGEST = 200  # characters of a name; real ones have at most eighty
 
 
 @dataclass(frozen=True)
@@ -36,19 +39,34 @@ def inside(directory: Path, name: str) -> Path:
 
     In the hub's cache a snapshot links to its blobs, so there the whole folder of the repository counts as inside.
     """
+    if "/" in name or "\\" in name or name in ("", ".", "..") or not _is_sane(name):
+        raise RequestError(f"{directory}: {name[:_LONGEST]!r} is not the name of a file in a model directory.")
     path = directory / name
     root = directory.resolve()
     if root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--"):
         root = root.parent.parent
-    if "/" in name or "\\" in name or name in ("", ".", "..") or not path.resolve().is_relative_to(root):
+    try:
+        leads_out = not path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):
+        raise RequestError(f"{path}: is a link that goes in circles; put the file itself there.") from None
+    if leads_out:
         raise RequestError(f"{path}: leads out of the model directory; put the file itself there.")
     return path
+
+
+def _is_sane(name: str) -> bool:
+    """Whether a name can stand in a message as it is: one line, no control codes, not endless."""
+    return name.isprintable() and len(name) <= _LONGEST
 
 
 def existing(directory: Path, name: str) -> Path | None:
     """The path of a regular file of the directory, None if there is nothing of that name."""
     path = inside(directory, name)
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise RequestError(f"{path}: cannot be read ({error.strerror}).") from None
+    if not there:
         if path.is_symlink():
             raise RequestError(f"{path}: is a link to nothing; put the file itself there.")
         return None
@@ -58,6 +76,15 @@ def existing(directory: Path, name: str) -> Path | None:
 
 
 def open_tensors(directory: Path) -> dict[str, Stored]:
+    stored = _open(directory)
+    for name, tensor in stored.items():
+        if not _is_sane(name):
+            path = directory / tensor.file
+            raise RequestError(f"{path}: holds a tensor called {name[:_LONGEST]!r}, which is no name for one.")
+    return stored
+
+
+def _open(directory: Path) -> dict[str, Stored]:
     if path := existing(directory, SAFETENSORS):
         return dict(_safetensors(path))
     if path := existing(directory, INDEX):
@@ -73,14 +100,17 @@ def _safetensors(path: Path) -> Iterator[tuple[str, Stored]]:
         for name in file.keys():  # noqa: SIM118 (not a dict)
             part = file.get_slice(name)
             shape = tuple(part.get_shape())
-            yield name, Stored(path.name, name, shape, part.get_dtype() in _FLOATS, _reader(path, file, name))
+            yield name, Stored(path.name, name, shape, part.get_dtype() in _FLOATS, _reader(path, name))
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise _damaged(path, "safetensors", error) from None
 
 
-def _reader(path: Path, file: Any, name: str) -> Callable[[], Tensor]:
+def _reader(path: Path, name: str) -> Callable[[], Tensor]:
+    """Opens the file anew each time: of a mapping held open, every page once touched would count as memory of ours."""
+
     def read() -> Tensor:
         try:
+            file: Any = safe_open(path, framework="pt")
             tensor: Tensor = file.get_tensor(name)
         except (SafetensorError, OSError, ValueError, RuntimeError) as error:
             raise _damaged(path, "safetensors", error) from None
@@ -109,7 +139,9 @@ def _sharded(directory: Path, index: Path) -> dict[str, Stored]:
 
 def _old(path: Path) -> Iterator[tuple[str, Stored]]:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about how the file was written, which is not the reader's affair
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         # Whatever the restricted loader trips over, the file is at fault: it is refused and none of its code has run.
         raise RequestError(
@@ -118,10 +150,18 @@ def _old(path: Path) -> Iterator[tuple[str, Stored]]:
     if not isinstance(content, dict):
         raise RequestError(f"{path}: holds a {type(content).__name__} where a dictionary of tensors is expected.")
     for name, tensor in content.items():
-        plain = isinstance(tensor, Tensor) and tensor.layout is torch.strided and not tensor.is_quantized
-        if not isinstance(name, str) or not plain:
-            raise RequestError(f"{path}: holds {name!r}, which is not a plain tensor.")
-        yield name, Stored(path.name, name, tuple(tensor.shape), tensor.is_floating_point(), lambda t=tensor: t)  # type: ignore[misc]
+        if not isinstance(name, str) or not _is_plain(tensor):
+            raise RequestError(f"{path}: holds {str(name)[:_LONGEST]!r}, which is not a plain tensor.")
+        # Tensors may share their memory in such a file; parameters may not.
+        read = partial(torch.clone, tensor.detach(), memory_format=torch.contiguous_format)
+        yield name, Stored(path.name, name, tuple(tensor.shape), tensor.is_floating_point(), read)
+
+
+def _is_plain(tensor: Any) -> bool:
+    """Numbers in memory, each in its own place: not sparse, quantized, nested, or one number that claims to be many."""
+    if not isinstance(tensor, Tensor) or tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
+        return False
+    return tensor.device.type == "cpu" and tensor.nbytes <= tensor.untyped_storage().nbytes()
 
 
 def _damaged(path: Path, kind: str, error: BaseException) -> RequestError:

@@ -1,9 +1,10 @@
 """What a model is made of, in our words: one `Shape` for its body, one `Head` for each head."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from heedful.nn.heads import Reads
+if TYPE_CHECKING:  # listing the shapes must not wait for torch
+    from heedful.nn.heads import Reads
 
 HeadKind = Literal["linear", "two-layer", "masked-word", "next-sentence", "language-model"]
 
@@ -35,16 +36,11 @@ class Shape:
 @dataclass(frozen=True)
 class Head:
     kind: HeadKind
-    reads: Reads
+    reads: "Reads"
     classes: int = 0
     """Outputs of a classification head; 0 for the heads that score the vocabulary."""
     activation: str = "tanh"
     bias: bool = True
-
-
-def named_shape(name: str) -> Shape:
-    """A published size by name, for random weights. Raises KeyError if there is none of that name."""
-    return NAMED_SHAPES[name]
 
 
 def _bert(layers: int, width: int, heads: int) -> Shape:

@@ -1,0 +1,168 @@
+"""`heedful inspect`: what a model is made of, and where each piece came from."""
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.cli.show import print_json, size
+from heedful.errors import RequestError
+
+if TYPE_CHECKING:
+    from heedful.checkpoints.directory import Checkpoint
+
+
+def inspect(
+    model: Annotated[str | None, typer.Argument(help="A directory, a hub id, or a name from `heedful models`.")] = None,
+    shape: Annotated[str | None, typer.Option(help="A named shape instead: sizes without weights.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs, every tensor listed.")] = False,
+) -> None:
+    """Show the parts of a model: shapes, parameter counts, memory, labels, tokenizer, where each tensor came from."""
+    if (model is None) == (shape is None):
+        raise RequestError("inspect takes either a model or --shape NAME.")
+    checkpoint, source = _checkpoint(model, shape, revision)
+    facts = describe(checkpoint, source)
+    if as_json:
+        print_json(facts)
+    else:
+        _print(facts)
+
+
+def _checkpoint(model: str | None, shape: str | None, revision: str | None) -> "tuple[Checkpoint, str]":
+    from heedful.api import load
+
+    if model is not None:
+        return load(model, revision=revision).checkpoint, model
+    import torch
+
+    from heedful.checkpoints.directory import Checkpoint
+    from heedful.models.shape import NAMED_SHAPES
+    from heedful.models.transformer import Transformer
+
+    if shape not in NAMED_SHAPES:
+        raise RequestError(f"there is no shape {shape!r}; choose {', '.join(NAMED_SHAPES)}.")
+    with torch.device("meta"):
+        transformer = Transformer(NAMED_SHAPES[shape])
+    return Checkpoint(transformer, sources=dict.fromkeys(transformer.state_dict(), "shape only")), f"shape {shape}"
+
+
+def describe(checkpoint: "Checkpoint", source: str) -> dict[str, Any]:
+    """Everything that `inspect` knows, as plain data."""
+    from heedful.models.inventory import take_inventory
+
+    inventory = take_inventory(checkpoint.transformer)
+    tokenizer = checkpoint.tokenizer
+    return {
+        "source": source,
+        "shape": dataclasses.asdict(checkpoint.transformer.shape),
+        "heads": {name: dataclasses.asdict(head) for name, head in checkpoint.transformer.head_shapes.items()},
+        "labels": list(checkpoint.labels),
+        "tokenizer": tokenizer
+        and {
+            "kind": tokenizer.kind,
+            "size": tokenizer.size,
+            "lowercase": tokenizer.lowercase,
+            "max_length": tokenizer.max_length,
+        },
+        "parameters": {"total": inventory.total, "trainable": inventory.trainable},
+        "memory": {"weight_bytes": inventory.weight_bytes, "training_bytes": inventory.training_bytes},
+        "tensors": [
+            {**dataclasses.asdict(part), "shape": list(part.shape), "source": checkpoint.sources[part.name]}
+            for part in inventory.parts
+        ],
+        "unread": list(checkpoint.unread),
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    s, tokenizer, memory = facts["shape"], facts["tokenizer"], facts["memory"]
+    rows = rows_of(facts["tensors"])
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("part", no_wrap=True)
+    table.add_column("shape", no_wrap=True)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column("from", no_wrap=True, style="dim")
+    console = Console(highlight=False)
+    room = console.width - 8 - sum(max(len(row[i]) for row in rows) for i in range(3))
+    for *cells, origin in rows:
+        table.add_row(*cells, wrap_dotted(origin, max(room, 16)))
+
+    files = sorted({t["source"].split(": ")[0] for t in facts["tensors"]})
+    print(f"{facts['source']}: {s['family']}, {s['layers']} layers of width {s['width']}, {s['heads']} heads")
+    console.print(table)
+    count = facts["parameters"]
+    print(f"parameters  {count['total']:,} in all, {count['trainable']:,} trainable")
+    print(
+        f"memory      {size(memory['weight_bytes'])} of weights; {size(memory['training_bytes'])} to train with AdamW"
+    )
+    print("            (gradients and moments included, activations not)")
+    if facts["labels"]:
+        print(f"labels      {', '.join(facts['labels'])}")
+    if tokenizer:
+        case = {True: ", lower-casing", False: ", case kept", None: ""}[tokenizer["lowercase"]]
+        print(f"tokenizer   {tokenizer['kind']}, {tokenizer['size']:,} entries{case}")
+    else:
+        print("tokenizer   none")
+    print(f"tensors     {len(facts['tensors'])}, from {', '.join(files)}")
+    if facts["unread"]:
+        print(f"unread      {', '.join(facts['unread'])}")
+
+
+def rows_of(tensors: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """The tree: a line for each module, indented under its parents; equal blocks are shown once, as blocks.{i}."""
+    layers = sum(1 for t in tensors if t["name"].endswith("attention.qkv.weight"))
+    modules: dict[str, list[dict[str, Any]]] = {}
+    for t in tensors:
+        parts = t["name"].split(".")
+        if parts[:2] == ["body", "blocks"] and layers > 1:
+            if parts[2] != "0":
+                continue
+            parts[2] = "{i}"
+        modules.setdefault(".".join(parts[:-1]), []).append(t)
+    rows: list[tuple[str, str, str, str]] = []
+    shown: list[str] = []
+    for module, held in modules.items():
+        path = module.split(".")
+        for depth in range(len(path) - 1):
+            if shown[: depth + 1] != path[: depth + 1]:
+                label = f"{{i}} = 0 … {layers - 1}, each" if path[depth] == "{i}" else path[depth]
+                rows.append((" " * depth + label, "", "", ""))
+        shown = path
+        shapes = " + ".join("×".join(map(str, t["shape"])) for t in held)
+        name = " " * (len(path) - 1) + path[-1]
+        rows.append((name, shapes, f"{sum(t['count'] for t in held):,}", _origin(held, "{i}" in path)))
+    return rows
+
+
+def _origin(held: list[dict[str, Any]], repeated: bool) -> str:
+    """The stored names of a module's tensors in one phrase: a.{query,key,value}, for both weight and bias."""
+    sources = [t["source"] for t in held]
+    if not all(": " in s for s in sources):
+        return ", ".join(sorted(set(sources)))
+    names = [n.split(".") for s in sources for n in s.split(": ", 1)[1].split(" + ")]
+    if len({len(n) for n in names}) > 1:
+        return ", ".join(".".join(n) for n in names)
+    phrase = []
+    for segment in zip(*names, strict=True):
+        choices = list(dict.fromkeys(segment))
+        phrase.append(choices[0] if len(choices) == 1 else "{" + ",".join(choices) + "}")
+    if phrase[-1] == "{weight,bias}":
+        phrase.pop()
+    if repeated:
+        phrase = ["{i}" if p == "0" else p for p in phrase]
+    return ".".join(phrase)
+
+
+def wrap_dotted(name: str, width: int) -> str:
+    """A dotted name on as many lines as it needs, broken after dots and commas alone."""
+    lines = [""]
+    for piece in re.findall(r"[^.,]+[.,]?", name):
+        if lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)

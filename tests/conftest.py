@@ -1,0 +1,7 @@
+"""The tests' tensors are tiny: one thread is fastest, and leaves the other cores to whoever else is at work."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach the network; those of the hub's client speak to a server of ours

@@ -1,0 +1,140 @@
+"""Whole models: published parameter counts, batching that does not change the answer, goldens from formula weights."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from heedful.models.inventory import take_inventory
+from heedful.models.shape import NAMED_SHAPES, Head, Shape
+from heedful.models.transformer import FIRST, Transformer
+
+GOLDENS = Path(__file__).parent / "goldens.json"
+SMALL = Shape("bert", 50, 12, 3, 3, 20, 16, segments=2, pooler=True)
+SHAPES = {
+    "bert": SMALL,
+    "roberta": replace(SMALL, family="roberta", segments=1, positions=18, pad_id=1, norm_eps=1e-5),
+    "distilbert": replace(SMALL, family="distilbert", segments=0, pooler=False),
+    "gpt2": replace(SMALL, family="gpt2", segments=0, pooler=False, pad_id=None, activation="gelu_new"),
+}
+
+
+def formula_model(shape: Shape, heads: dict[str, Head] | None = None) -> Transformer:
+    """Weights computed from their index, so that no random generator can change them."""
+    model = Transformer(shape, heads).double().eval()
+    with torch.no_grad():
+        for n, (_, p) in enumerate(sorted(model.named_parameters())):
+            i = torch.arange(p.numel(), dtype=torch.float64)
+            p.copy_((torch.sin(i * 12.9898 + n) * 0.4).view_as(p))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("shape", "heads", "count"),
+    [
+        ("bert-tiny", {}, 4_385_920),
+        ("bert-mini", {}, 11_170_560),
+        ("bert-base", {}, 109_482_240),
+        ("bert-base", {"classify": Head("linear", "pooled", 2)}, 109_483_778),
+        ("bert-base", {"classify": Head("two-layer", "pooled", 2)}, 110_074_370),
+        ("distilbert-base", {}, 66_362_880),
+        ("gpt2", {"causal": Head("language-model", "every")}, 124_439_808),
+    ],
+)
+def test_published_parameter_counts(shape: str, heads: dict[str, Head], count: int) -> None:
+    with torch.device("meta"):
+        inventory = take_inventory(Transformer(NAMED_SHAPES[shape], heads))
+    assert inventory.total == inventory.trainable == count
+    assert inventory.weight_bytes == 4 * count
+    assert inventory.training_bytes == 16 * count
+
+
+def test_frozen_parameters_are_not_counted_as_trainable() -> None:
+    model = Transformer(SMALL, {"classify": Head("linear", "pooled", 2)})
+    model.body.requires_grad_(False)
+    inventory = take_inventory(model)
+    assert inventory.trainable == 12 * 2 + 2
+    assert inventory.training_bytes == 4 * inventory.total + 12 * 26
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_goldens(family: str) -> None:
+    """A refactor may not move a digit; `tests/models/make_goldens.py` wrote them."""
+    ids = torch.tensor([[7, 3, 49, 20, 11], [9, 30, 2, 5, 5]])
+    states = formula_model(SHAPES[family]).body(ids)
+    expected = torch.tensor(json.loads(GOLDENS.read_text())[family], dtype=torch.float64)
+    assert torch.allclose(states.last[:, :, :4], expected, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_alone_in_a_padded_batch_in_any_order(family: str) -> None:
+    model = formula_model(SHAPES[family])
+    pad = SHAPES[family].pad_id or 0
+    texts = [[7, 3, 9], [5, 6, 7, 8, 9, 10, 11], [4], [12, 13, 14, 15, 16]]
+    alone = [model.body(torch.tensor([t])).last[0] for t in texts]
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        longest = max(len(texts[r]) for r in order)
+        ids = torch.tensor([texts[r] + [pad] * (longest - len(texts[r])) for r in order])
+        real = torch.tensor([[True] * len(texts[r]) + [False] * (longest - len(texts[r])) for r in order])
+        batch = model.body(ids, real).last
+        for row, r in enumerate(order):
+            assert torch.allclose(batch[row, : len(texts[r])], alone[r], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_only_what_the_head_reads(family: str) -> None:
+    """The last layer for the first token alone is exact, in states, scores and every gradient."""
+    reads = "pooled" if SHAPES[family].pooler else "first"
+    model = formula_model(SHAPES[family], {"classify": Head("linear", reads, 3)})
+    ids = torch.tensor([[7, 3, 49, 20], [9, 30, SHAPES[family].pad_id, SHAPES[family].pad_id]])
+    real = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]], dtype=torch.bool)
+    assert torch.allclose(model.body(ids, real, read=FIRST).last, model.body(ids, real).last[:, :1], atol=1e-12)
+    gradients = []
+    for narrow in (True, False):
+        model.zero_grad()
+        scores = model("classify", ids, real) if narrow else model.score("classify", model.body(ids, real))
+        (scores**3).sum().backward()
+        gradients.append([scores, *(p.grad.clone() for p in model.parameters())])
+    for part, whole in zip(*gradients, strict=True):
+        assert torch.allclose(part, whole, atol=1e-12)
+
+
+def test_last_reads_the_last_real_token() -> None:
+    model = formula_model(SHAPES["gpt2"], {"classify": Head("linear", "last", 3, bias=False)})
+    real = torch.tensor([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=torch.bool)
+    states = model.body(torch.tensor([[4, 5, 0], [4, 5, 6], [0, 4, 5]]), real)
+    picked = model.pick(states, "last", real)
+    assert torch.equal(picked, torch.stack([states.last[0, 1], states.last[1, 2], states.last[2, 2]]))
+    assert torch.equal(model.pick(states, "last"), states.last[:, -1])
+
+
+def test_initialise_draws_what_it_says() -> None:
+    shape = replace(SHAPES["bert"], vocabulary=4000, initializer_range=0.05)
+    model = Transformer(shape, {"classify": Head("linear", "pooled", 2)})
+    model.initialise(torch.Generator().manual_seed(1))
+    table: Tensor = model.body.embeddings.token.weight
+    assert table.std().item() == pytest.approx(0.05, rel=0.02)
+    assert table[0].abs().max() == 0
+    assert (model.body.embeddings.norm.weight == 1).all()
+    assert (model.body.blocks[0].attention.qkv.bias == 0).all()
+    before = {n: p.clone() for n, p in model.named_parameters()}
+    model.initialise(torch.Generator().manual_seed(2), only=("heads.",))
+    changed = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
+    assert changed == {"heads.classify.output.weight"}
+
+
+def test_layout_changes_no_value() -> None:
+    model = formula_model(SMALL)
+    before = {n: p.clone() for n, p in model.named_parameters()}
+    model.lay_out()
+    assert model.body.blocks[0].attention.qkv.weight.stride() == (1, 36)
+    assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
+
+
+def test_no_pooler_no_pooled_state() -> None:
+    model = formula_model(SHAPES["distilbert"])
+    with pytest.raises(ValueError, match="no pooler"):
+        model.pick(model.body(torch.tensor([[4]])), "pooled")
