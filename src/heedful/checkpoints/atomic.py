@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import glob
 import os
 import shutil
 import sys
@@ -22,12 +23,14 @@ def replace_directory(target: Path, write: Callable[[Path], None], replaceable: 
     somebody's, and would be lost.
     """
     target = Path(os.path.abspath(target))  # noqa: PTH100 (resolve() would follow a link at the target)
-    if target.is_symlink():
-        target = target.resolve()
     staging: Path | None = None
     try:
+        if target.is_symlink():
+            target = target.resolve()
         _refuse_strangers(target, replaceable)
         target.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.new"):
+            shutil.rmtree(leftover, ignore_errors=True)  # of a save that was killed
         staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
         staging.chmod(0o777 & ~_umask())
         write(staging)

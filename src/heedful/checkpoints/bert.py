@@ -47,6 +47,7 @@ TWO_LAYER = [*pair("dense", "classifier.dense"), *pair("output", "classifier.out
 BERT = Family(
     name="bert",
     prefix="bert.",
+    mark=r"bert\.",
     keys=(*BERT_KEYS, Key("pad_token_id", "pad_id", 0, optional=True)),
     only=BERT_ONLY,
     inert=COMMON_INERT

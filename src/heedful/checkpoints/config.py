@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -44,7 +45,7 @@ def read_family(path: Path, config: Mapping[str, Any], stored_names: list[str], 
         classes = [str(a) for a in architectures] if isinstance(architectures, list) else []
         for family in FAMILIES.values():
             known = any(a in family.architectures for a in classes)
-            if known or any(n.startswith(family.prefix) for n in stored_names):
+            if known or any(re.match(family.mark, n) for n in stored_names):
                 return family
         raise RequestError(
             f"{path}: has no model_type, and nothing else in it tells the family; add one of {', '.join(FAMILIES)}."
@@ -158,7 +159,7 @@ def read_heads(path: Path, config: Mapping[str, Any], family: Family, stored: se
 
 
 def _read_own(path: Path, own: Any, family: Family) -> dict[str, HeadKind]:
-    if not isinstance(own, dict) or own.get("format") != FORMAT:
+    if not isinstance(own, dict) or type(own.get("format")) is not int or own["format"] != FORMAT:
         found = own.get("format") if isinstance(own, dict) else own
         raise RequestError(
             f"{path}: heedful.format is {_shown(found)}, and this version reads {FORMAT}; "

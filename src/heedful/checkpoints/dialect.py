@@ -82,6 +82,8 @@ class Family:
     """`model_type` in config.json."""
     prefix: str
     """What stands before the body's tensors in a model with a head."""
+    mark: str
+    """A pattern for names that only this family's files have."""
     keys: tuple[Key, ...]
     only: Mapping[str, Any]
     """Keys that change the computation and that we support at one value."""

@@ -26,6 +26,7 @@ def body(shape: Shape) -> list[Entry]:
 DISTILBERT = Family(
     name="distilbert",
     prefix="distilbert.",
+    mark=r"(distilbert\.)?transformer\.layer\.",
     keys=(
         Key("vocab_size", "vocabulary", 30522),
         Key("dim", "width", 768),

@@ -22,6 +22,7 @@ def body(shape: Shape) -> list[Entry]:
 GPT2 = Family(
     name="gpt2",
     prefix="transformer.",
+    mark=r"(transformer\.)?h\.\d",
     keys=(
         Key("vocab_size", "vocabulary", 50257),
         Key("n_embd", "width", 768),

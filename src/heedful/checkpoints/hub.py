@@ -40,8 +40,9 @@ def fetch(repo: str, revision: str | None = None, into: Path | None = None) -> P
             wanted = choose_files(repo, list(sizes))
             absent = [n for n in wanted if into or not _is_cached(repo, n, info.sha)]
             if absent:
-                total = sum(sizes[n] for n in absent)
-                say(f"fetching {repo} ({revision or 'main'}) from the hub: {len(absent)} files, {total / 1e6:.1f} MB")
+                count = f"{len(absent)} file{'s' if len(absent) > 1 else ''}"
+                size = sum(sizes[n] for n in absent) / 1e6
+                say(f"fetching {repo} ({revision or 'main'}) from the hub: {count}, {size:.1f} MB")
             return Path(hub.snapshot_download(repo, revision=revision, allow_patterns=wanted, local_dir=into))
     except errors.GatedRepoError:
         raise RequestError(

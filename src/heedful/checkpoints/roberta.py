@@ -6,6 +6,7 @@ from heedful.checkpoints.dialect import COMMON_INERT, Family, HeadDialect, Key, 
 ROBERTA = Family(
     name="roberta",
     prefix="roberta.",
+    mark=r"roberta\.",
     # The padding id is also where positions are counted from, so here it may not be null.
     keys=(*(k if k.key != "vocab_size" else Key("vocab_size", "vocabulary", 50265) for k in BERT_KEYS),
           Key("pad_token_id", "pad_id", 1)),

@@ -4,6 +4,7 @@ Names and shapes are known before any tensor is read, so that a file that does n
 """
 
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -72,6 +73,8 @@ def existing(directory: Path, name: str) -> Path | None:
         return None
     if not path.is_file():
         raise RequestError(f"{path}: is not a file.")
+    if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise RequestError(f"{path}: cannot be read (Permission denied).")
     return path
 
 

@@ -83,12 +83,12 @@ def _print(facts: dict[str, Any]) -> None:
     s, tokenizer, memory = facts["shape"], facts["tokenizer"], facts["memory"]
     rows = rows_of(facts["tensors"])
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("part", no_wrap=True)
-    table.add_column("shape", no_wrap=True)
-    table.add_column("parameters", justify="right", no_wrap=True)
+    headers = ("part", "shape", "parameters")
+    for header in headers:
+        table.add_column(header, justify="right" if header == "parameters" else "left", no_wrap=True)
     table.add_column("from", no_wrap=True, style="dim")
     console = Console(highlight=False)
-    room = console.width - 8 - sum(max(len(row[i]) for row in rows) for i in range(3))
+    room = console.width - 8 - sum(max(len(row[i]) for row in [headers, *rows]) for i in range(3))
     for *cells, origin in rows:
         table.add_row(*cells, wrap_dotted(origin, max(room, 16)))
 

