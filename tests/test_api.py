@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import heedful
-from heedful.text.training import train_wordpiece
+from heedful.text.training import train_bpe, train_wordpiece
 
 TEXTS = [
     "a gem of a film",
@@ -135,3 +135,18 @@ def test_import_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_text_without_tokens_is_refused_in_any_batch(tmp_path: Path) -> None:
+    """GPT-2 puts no special tokens around a text, so an empty one has nothing to read."""
+    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS * 3))
+    tokenizer = train_bpe([tmp_path / "corpus.txt"], 300, family="gpt2")
+    config = transformers.GPT2Config(
+        vocab_size=tokenizer.size, n_embd=12, n_layer=1, n_head=2, n_positions=32, bos_token_id=0, eos_token_id=0
+    )
+    transformers.GPT2Model(config).save_pretrained(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    model = heedful.load(tmp_path / "model")
+    for size in (1, 32):
+        assert "row 1 of the texts has no tokens" in refusal(lambda n=size: model.encode(["hello", ""], batch_size=n))
+    assert np.isfinite(model.encode(["hello", "a gem"], pooling="last")).all()

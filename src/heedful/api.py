@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -11,11 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from heedful.checkpoints import catalog, hub
 from heedful.checkpoints.directory import Checkpoint, read_model, write_model
+from heedful.checkpoints.finding import find
 from heedful.errors import RequestError
+from heedful.models.batch import Batch, pad
 from heedful.models.shape import HeadKind, Shape
-from heedful.models.transformer import FIRST, Transformer
+from heedful.models.transformer import Transformer
 from heedful.text.tokenizer import Text, Tokenizer, Tokens
 
 Pooling = Literal["cls", "first", "mean", "max", "last"]
@@ -39,30 +40,13 @@ def load(
     for: `new_head` (with `labels` for a classifier) puts a fresh head, drawn from `seed`, in the place of those stored;
     `body_only` leaves heads away. `family` helps an old directory whose config.json does not name its model_type.
     """
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        raise RequestError(f"device={device!r} is unknown; choose cpu, cuda or mps.") from None
+    place = _device(device)
+    if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):
+        raise RequestError("labels is not a list of names.")
     directory = find(source, revision)
-    checkpoint = read_model(directory, new_head, labels, body_only, family, seed)
+    checkpoint = read_model(directory, new_head, list(labels), body_only, family, seed)
     checkpoint.transformer.to(place)
     return Model(checkpoint, str(source))
-
-
-def find(source: str | Path, revision: str | None = None) -> Path:
-    """The directory that `source` means, fetched if it has to be."""
-    path, name = Path(source), str(source)
-    if path.is_dir():
-        if revision is not None:
-            raise RequestError(f"{path}: a directory has no revisions; leave revision out.")
-        return path
-    if path.exists():
-        raise RequestError(f"{path}: is a file; name the directory that holds config.json and the weights.")
-    if name in catalog.CATALOG:
-        return catalog.get(name)
-    if isinstance(source, Path) or not hub.is_hub_id(name):
-        raise RequestError(f"{source}: there is no such directory, and a hub id looks like owner/name.")
-    return hub.fetch(name, revision)
 
 
 class Model:
@@ -102,11 +86,15 @@ class Model:
 
     def save(self, directory: str | Path) -> None:
         """Write a model directory in one step: a crash leaves what was there before, or the whole new directory."""
-        write_model(Path(directory), self.checkpoint)
+        write_model(Path(directory).expanduser(), self.checkpoint)
+
+    def __repr__(self) -> str:
+        s = self.shape
+        return f"<heedful model {self.source}: {s.family}, {s.layers} layers of width {s.width}>"
 
     def encode(
         self,
-        texts: Sequence[Text],
+        texts: Iterable[Text],
         pooling: Pooling = "mean",
         max_length: int | None = None,
         batch_size: int = 32,
@@ -116,22 +104,28 @@ class Model:
         `pooling`: "cls" (the first state through the checkpoint's pooler, as Hugging Face does), "first", "mean", "max"
         or "last" state. How the texts are put in batches does not change the answer.
         """
-        if isinstance(texts, str):
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise RequestError("encode takes a list of texts; put the one text in a list.")
+        texts = list(texts)
         self._check_pooling(pooling)
         limit = self.max_length if max_length is None else max_length
-        if not 1 <= limit <= self.max_length:
+        if not isinstance(limit, int) or not 1 <= limit <= self.max_length:
             raise RequestError(
                 f"max_length={max_length} is not between 1 and the {self.max_length} that the model can read."
             )
-        if batch_size < 1:
-            raise RequestError(f"batch_size={batch_size} is not a whole number from 1.")
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise RequestError(f"batch_size={batch_size!r} is not a whole number from 1.")
         features = np.empty((len(texts), self.shape.width), dtype=np.float32)
         cut = 0
         with torch.inference_mode(), _evaluating(self.transformer):
             for start in range(0, len(texts), _WINDOW):
                 window = self.tokenizer.encode(texts[start : start + _WINDOW], limit)
-                cut += sum(tokens.truncated for tokens in window)
+                for row, tokens in enumerate(window, start):
+                    if not tokens.ids:
+                        raise RequestError(
+                            f"row {row} of the texts has no tokens, so it has no features; leave it out."
+                        )
+                    cut += tokens.truncated
                 for rows, batch in self._batches(window, batch_size):
                     features[[start + r for r in rows]] = self._pooled(batch, pooling).float().cpu().numpy()
         if cut and max_length is None:
@@ -150,41 +144,29 @@ class Model:
                 f"{self.source}: has no pooler, so pooling='cls' is not possible; choose 'first' or 'mean'."
             )
 
-    def _batches(self, window: list[Tokens], size: int) -> Iterator[tuple[list[int], "_Batch"]]:
+    def _batches(self, window: list[Tokens], size: int) -> Iterator[tuple[list[int], Batch]]:
         """Batches of similar length, padded on the right; the longest first, so that their memory is reused."""
         order = sorted(range(len(window)), key=lambda r: -len(window[r].ids))
         for at in range(0, len(order), size):
             rows = order[at : at + size]
             yield rows, self._collate([window[r] for r in rows])
 
-    def _collate(self, tokens: list[Tokens]) -> "_Batch":
+    def _collate(self, tokens: list[Tokens]) -> Batch:
         device = self.transformer.body.embeddings.token.weight.device
-        longest, pad = max(len(t.ids) for t in tokens), self.shape.pad_id or 0
-        if longest == 0:
-            raise RequestError("a text of no tokens has no features; leave empty texts out.")
-        ids = torch.tensor([t.ids + [pad] * (longest - len(t.ids)) for t in tokens], device=device)
-        segments = None
-        if self.shape.segments > 1 and any(1 in t.segments for t in tokens):
-            segments = torch.tensor([t.segments + [0] * (longest - len(t.ids)) for t in tokens], device=device)
-        lengths = [len(t.ids) for t in tokens]
-        real = None
-        if min(lengths) < longest:
-            real = torch.arange(longest, device=device) < torch.tensor(lengths, device=device)[:, None]
-        return _Batch(ids, real, segments)
+        segments = [t.segments for t in tokens] if self.shape.segments > 1 else None
+        return pad([t.ids for t in tokens], segments, self.shape.pad_id, device)
 
-    def _pooled(self, batch: "_Batch", pooling: Pooling) -> Tensor:
-        transformer = self.transformer
-        read = FIRST if pooling in ("cls", "first") else None
-        states = transformer.body(batch.ids, batch.real, batch.segments, read=read)
-        if pooling in ("mean", "max"):
-            x_btd: Tensor = states.last
-            if batch.real is None:
-                return x_btd.mean(dim=1) if pooling == "mean" else x_btd.amax(dim=1)
-            real_bt1 = batch.real[:, :, None]
-            if pooling == "mean":
-                return (x_btd * real_bt1).sum(dim=1) / real_bt1.sum(dim=1)
-            return x_btd.masked_fill(~real_bt1, -torch.inf).amax(dim=1)
-        return transformer.pick(states, "pooled" if pooling == "cls" else pooling, batch.real)
+    def _pooled(self, batch: Batch, pooling: Pooling) -> Tensor:
+        return self.transformer.features("pooled" if pooling == "cls" else pooling, *batch)
+
+
+def _device(wanted: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(wanted)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, TypeError):
+        raise RequestError(f"device={wanted!r} is not to be had here; choose cpu, cuda or mps.") from None
+    return device
 
 
 @contextlib.contextmanager
@@ -198,10 +180,3 @@ def _evaluating(module: torch.nn.Module) -> Iterator[None]:
     finally:
         if was_training:
             module.train()
-
-
-class _Batch:
-    __slots__ = ("ids", "real", "segments")
-
-    def __init__(self, ids: Tensor, real: Tensor | None, segments: Tensor | None) -> None:
-        self.ids, self.real, self.segments = ids, real, segments

@@ -90,6 +90,7 @@ def make_shape(family: str, vocabulary: int, pooler: bool | None = None) -> Shap
         segments={"bert": 2, "roberta": 1}.get(family, 0),
         activation="gelu_new" if family == "gpt2" else "gelu",
         norm_eps=1e-12 if family in ("bert", "distilbert") else 1e-5,
+        attention_output_dropout=0.0 if family == "distilbert" else 0.1,
         head_dropout={"distilbert": 0.2, "gpt2": 0.0}.get(family),
         pad_id={"roberta": 1, "gpt2": None}.get(family, 0),
         pooler=family == "bert" if pooler is None else pooler,
@@ -118,7 +119,7 @@ def make_checkpoint(
     with torch.no_grad():
         for name, p in transformer.named_parameters():
             p.copy_(formula(name, tuple(p.shape), salt))
-    return Checkpoint(transformer, tokenizer, labels if "classify" in heads else ())
+    return Checkpoint(transformer.eval(), tokenizer, labels if "classify" in heads else ())
 
 
 def make_good(family: str, directory: Path, kinds: tuple[HeadKind, ...] | None = None) -> Path:

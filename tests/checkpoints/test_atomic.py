@@ -306,7 +306,11 @@ def test_leftovers_of_a_killed_save_go_with_the_next(tmp_path: Path) -> None:
     leftover = tmp_path / ".model.abcdefgh.new"
     leftover.mkdir()
     (leftover / "model.safetensors").write_bytes(b"half")
-    stranger = tmp_path / ".other.abcdefgh.new"
+    os.utime(leftover, (0, 0))
+    going_on = tmp_path / ".model.12345678.new"
+    going_on.mkdir()
+    stranger = tmp_path / ".model.v2.abcdefgh.new"  # of a neighbour called model.v2
     stranger.mkdir()
+    os.utime(stranger, (0, 0))
     replace_directory(tmp_path / "model", lambda into: (into / "config.json").write_text("{}"), frozenset())
-    assert sorted(p.name for p in tmp_path.iterdir()) == [stranger.name, "model"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [going_on.name, stranger.name, "model"]

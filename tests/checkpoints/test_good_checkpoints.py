@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ import peers
 from heedful.checkpoints.directory import Checkpoint, read_model, theirs, write_model
 from heedful.checkpoints.families import FAMILIES
 from heedful.errors import RequestError
+from heedful.models.shape import NAMED_SHAPES
+from heedful.models.transformer import Transformer
 
 BASES = [c for c in peers.cases() if c.name == f"{c.family}-{c.head or 'body'}"]
 PREFIX = {name: family.prefix for name, family in FAMILIES.items()}
@@ -236,7 +239,9 @@ def test_round_trip(family: str, kinds: tuple[Any, ...], tmp_path: Path) -> None
     ids = torch.tensor([[3, 7, 9, 5], [3, 8, 5, 6]])
     with torch.no_grad():
         for head in first.transformer.heads:
-            assert torch.equal(second.transformer(head, ids), third.transformer(head, ids))
+            scores = first.transformer(head, ids)
+            assert torch.equal(scores, second.transformer(head, ids))
+            assert torch.equal(scores, third.transformer(head, ids))
 
 
 def test_the_round_trip_would_notice(tmp_path: Path) -> None:
@@ -423,3 +428,13 @@ def test_an_empty_config_value_is_the_peers_default(tmp_path: Path) -> None:
     shape = read_model(tmp_path).transformer.shape
     assert (shape.activation, shape.norm_eps) == (peer.hidden_act, peer.layer_norm_eps)
     assert (shape.segments, shape.pad_id) == (peer.type_vocab_size, peer.pad_token_id)
+
+
+@pytest.mark.parametrize("name", NAMED_SHAPES)
+def test_published_shapes_survive_saving(name: str, tmp_path: Path) -> None:
+    small = {"vocabulary": 40, "width": 12, "layers": 1, "heads": 3, "inner": 48, "positions": 9}
+    shape = replace(NAMED_SHAPES[name], **small)
+    transformer = Transformer(shape)
+    transformer.initialise(torch.Generator().manual_seed(0))
+    write_model(tmp_path / "model", Checkpoint(transformer))
+    assert read_model(tmp_path / "model").transformer.shape == shape

@@ -150,3 +150,22 @@ def test_dotted_names_break_after_dots() -> None:
     assert "".join(lines) == name
     assert max(map(len, lines)) <= 20
     assert all(line[-1] in ".," for line in lines[:-1])
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["inspect", "a", "b"], ["models", "get"], ["doctor", "--loud"]])
+def test_a_mistyped_command_is_one_sentence_too(arguments: list[str]) -> None:
+    done = heedful(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("heedful: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_output_that_goes_nowhere(directory: Path) -> None:
+    """A reader that has seen enough is no failure; a full disk is one."""
+    command = f"set -o pipefail; {sys.executable} -m heedful inspect {directory} | head -1"
+    assert subprocess.run(["bash", "-c", command], capture_output=True, check=False).returncode == 0
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "heedful", "inspect", str(directory)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("heedful: the output cannot be written")

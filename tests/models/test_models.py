@@ -95,7 +95,11 @@ def test_only_what_the_head_reads(family: str) -> None:
     gradients = []
     for narrow in (True, False):
         model.zero_grad()
-        scores = model("classify", ids, real) if narrow else model.score("classify", model.body(ids, real))
+        scores = (
+            model("classify", ids, real)
+            if narrow
+            else model.heads["classify"](model.pick(model.body(ids, real), reads))
+        )
         (scores**3).sum().backward()
         gradients.append([scores, *(p.grad.clone() for p in model.parameters())])
     for part, whole in zip(*gradients, strict=True):
@@ -126,12 +130,31 @@ def test_initialise_draws_what_it_says() -> None:
     assert changed == {"heads.classify.output.weight"}
 
 
-def test_layout_changes_no_value() -> None:
-    model = formula_model(SMALL)
-    before = {n: p.clone() for n, p in model.named_parameters()}
-    model.lay_out()
-    assert model.body.blocks[0].attention.qkv.weight.stride() == (1, 36)
-    assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
+def test_gpt2_draws_what_is_added_more_narrowly() -> None:
+    shape = replace(SHAPES["gpt2"], width=48, inner=200, initializer_range=0.05)
+    model = Transformer(shape)
+    model.initialise(torch.Generator().manual_seed(1))
+    block = model.body.blocks[1]
+    assert block.feed_forward.up.weight.std().item() == pytest.approx(0.05, rel=0.05)
+    assert block.feed_forward.down.weight.std().item() == pytest.approx(0.05 / 6**0.5, rel=0.05)
+
+
+def test_matrices_lie_column_by_column() -> None:
+    """However a model is made: the order of sums, and so the last bit, depends on it."""
+    assert formula_model(SMALL).body.blocks[0].attention.qkv.weight.stride() == (1, 36)
+
+
+def test_every_state_for_a_head_on_every_token() -> None:
+    model = formula_model(SMALL, {"classify": Head("linear", "every", 2)})
+    ids = torch.tensor([[7, 3, 49]])
+    expected = model.body(ids).last @ model.heads["classify"].output.weight.T + model.heads["classify"].output.bias
+    assert torch.allclose(model("classify", ids), expected, atol=1e-12)
+
+
+def test_segments_without_a_table_are_refused() -> None:
+    for family in ("distilbert", "gpt2"):
+        with pytest.raises(ValueError, match="no segment table"):
+            formula_model(SHAPES[family]).body(torch.tensor([[4]]), None, torch.tensor([[1]]))
 
 
 def test_no_pooler_no_pooled_state() -> None:

@@ -32,6 +32,7 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return y
 
 
+PLACES = (torch.arange(5), torch.arange(5))  # which plain attention does not look at
 MASKS = {
     "none": None,
     "padding": padding_mask(torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])),
@@ -44,7 +45,7 @@ MASKS = {
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_attention_is_the_formula(attend: Attend, mask: Tensor | None) -> None:
     q, k, v = (draw(2, 3, 5, 4, seed=i) for i in range(3))
-    y, _ = attend(q, k, v, mask, 0.0, False)
+    y, _ = attend(q, k, v, mask, PLACES, 0.0, False)
     expected = by_loops(q, k, v, torch.ones(1, dtype=torch.bool) if mask is None else mask)
     assert torch.allclose(y, expected, atol=1e-12)
 
@@ -56,7 +57,7 @@ def test_the_twins_agree_with_gradients(mask: Tensor | None, dtype: torch.dtype)
     results = []
     for attend in (dot_product, fused_dot_product):
         q, k, v = (draw(2, 3, 5, 4, seed=i).to(dtype).requires_grad_() for i in range(3))
-        y, _ = attend(q, k, v, mask, 0.0, False)
+        y, _ = attend(q, k, v, mask, PLACES, 0.0, False)
         (y**3).sum().backward()
         results.append([y, q.grad, k.grad, v.grad])
     for reference, fused in zip(*results, strict=True):
@@ -68,7 +69,7 @@ def test_the_twins_agree_with_gradients(mask: Tensor | None, dtype: torch.dtype)
 def test_a_query_that_sees_nothing_yields_zero(attend: Attend) -> None:
     q, k, v = (draw(1, 2, 3, 4, seed=i).requires_grad_() for i in range(3))
     mask = torch.tensor([[True, True, False], [False, False, False], [True, False, True]])[None, None]
-    y, _ = attend(q, k, v, mask, 0.0, False)
+    y, _ = attend(q, k, v, mask, PLACES, 0.0, False)
     assert (y[:, :, 1] == 0).all()
     assert (y[:, :, 0] != 0).all()
     y.sum().backward()
@@ -77,7 +78,7 @@ def test_a_query_that_sees_nothing_yields_zero(attend: Attend) -> None:
 
 def test_the_weights_of_the_fused_twin_are_the_references() -> None:
     q, k, v = (draw(1, 2, 5, 4, seed=i) for i in range(3))
-    y, weights = fused_dot_product(q, k, v, causal_mask(5, 5), 0.0, True)
+    y, weights = fused_dot_product(q, k, v, causal_mask(5, 5), PLACES, 0.0, True)
     assert torch.allclose(weights.sum(-1), torch.ones(1, 2, 5, dtype=torch.float64))
     assert torch.allclose(weights @ v, y)
     assert weights[0, 0, 1, 2:].abs().max() == 0
@@ -91,8 +92,8 @@ def test_dropout_keeps_the_expectation_and_only_in_training() -> None:
     layer.eval()
     assert torch.equal(layer(x)[0], layer(x)[0])
     q, k, v = (draw(1, 1, 6, 4, seed=i) for i in range(3))
-    plain, _ = dot_product(q, k, v, None, 0.0, False)
-    mean = torch.stack([dot_product(q, k, v, None, 0.5, False)[0] for _ in range(1000)]).mean(0)
+    plain, _ = dot_product(q, k, v, None, PLACES, 0.0, False)
+    mean = torch.stack([dot_product(q, k, v, None, PLACES, 0.5, False)[0] for _ in range(1000)]).mean(0)
     assert (mean - plain).abs().max() < 0.2
 
 
@@ -158,7 +159,7 @@ def test_rotary_attention_is_a_kind_of_attention() -> None:
     x, order = draw(1, 5, 8), torch.tensor([3, 0, 4, 1, 2])
     assert torch.allclose(plain(x[:, order])[0], plain(x)[0][:, order], atol=1e-12)
     assert not torch.allclose(layer(x[:, order])[0], layer(x)[0][:, order], atol=1e-3)
-    last, _ = layer(x[:, 3:], memory_bsd=x)
+    last, _ = layer(x[:, 3:], x, None, (torch.arange(3, 5), torch.arange(5)))
     assert torch.allclose(last, layer(x)[0][:, 3:], atol=1e-12)
 
 
@@ -168,3 +169,29 @@ def test_sinusoidal_positions_are_the_papers() -> None:
         angle = p / 10000 ** (2 * i / 16)
         assert table[p, 2 * i] == pytest.approx(math.sin(angle), abs=1e-6)
         assert table[p, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+class LowRank(torch.nn.Module):
+    """A wrapped projection, as LoRA is: what takes the place of `qkv` must be asked on every path."""
+
+    def __init__(self, inner: torch.nn.Module, width: int) -> None:
+        super().__init__()
+        self.inner, self.a, self.b = inner, draw(width, 2), draw(2, 3 * width, seed=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) + x @ self.a @ self.b
+
+    def query(self, x: Tensor) -> Tensor:
+        return self(x)[..., : x.shape[-1]]
+
+    def keys_values(self, memory: Tensor) -> Tensor:
+        return self(memory)[..., memory.shape[-1] :]
+
+
+def test_a_wrapped_projection_serves_every_path() -> None:
+    layer = MultiHeadAttention(8, 2).double()
+    x, before = draw(1, 4, 8), None
+    before = layer(x)[0]
+    layer.qkv = LowRank(layer.qkv, 8)
+    assert not torch.allclose(layer(x)[0], before, atol=1e-3)
+    assert torch.allclose(layer(x[:, :2], x)[0], layer(x)[0][:, :2], atol=1e-12)

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.activations import ACTIVATIONS
-from heedful.nn.attention import MultiHeadAttention
+from heedful.nn.attention import Attend, MultiHeadAttention
 from heedful.nn.blocks import FUSED, REFERENCE, Block, FeedForward
 from heedful.nn.embeddings import Embeddings
 from heedful.nn.heads import LinearHead, MaskedWordHead, Pooler, TwoLayerHead
 from heedful.nn.masks import causal_mask, padding_mask
 from heedful.nn.norms import LayerNorm, PostNorm, PreNorm, fused_layer_norm, layer_norm
+from heedful.nn.positions import RotaryAttention
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -76,9 +77,12 @@ def test_post_and_pre_norm_are_their_equations() -> None:
 
 @pytest.mark.parametrize("kind", [PostNorm, PreNorm])
 @pytest.mark.parametrize("mask", [None, padding_mask(torch.tensor([[1, 1, 1, 1, 0]])), causal_mask(5, 5)])
-def test_reading_a_part_equals_the_whole(kind: type[PostNorm], mask: Tensor | None) -> None:
-    """Promise: computing only the positions that are read is exact, gradients included."""
-    block, results = make_block(kind), []
+@pytest.mark.parametrize(
+    "attend", [FUSED.attend, REFERENCE.attend, RotaryAttention()], ids=["fused", "plain", "rotary"]
+)
+def test_reading_a_part_equals_the_whole(kind: type[PostNorm], mask: Tensor | None, attend: Attend) -> None:
+    """Promise: computing only the positions that are read is exact for every kind of attention, gradients included."""
+    block, results = make_block(kind, FUSED._replace(attend=attend)), []
     for narrow in (False, True):
         block.zero_grad()
         x = draw(1, 5, 8).requires_grad_()
@@ -143,9 +147,9 @@ def test_embeddings_sum_their_tables() -> None:
 
 def test_heads_are_their_formulas() -> None:
     x, table = draw(2, 6), draw(9, 6, seed=1)
-    linear = LinearHead(6, 3, "first").double()
+    linear = LinearHead(6, 3).double()
     assert torch.allclose(linear(x), x @ linear.output.weight.T + linear.output.bias)
-    two = TwoLayerHead(6, 3, "first").double()
+    two = TwoLayerHead(6, 3).double()
     h = torch.tanh(x @ two.dense.weight.T + two.dense.bias)
     assert torch.allclose(two(x), h @ two.output.weight.T + two.output.bias)
     pooler = Pooler(6).double()

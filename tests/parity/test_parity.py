@@ -102,7 +102,7 @@ def test_two_swapped_heads_are_noticed(case: peers.Case, tmp_path: Path) -> None
     peer = peers.make_peer(case)
     model = load_from_peer(peer, tmp_path)
     attention = model.transformer.body.blocks[0].attention
-    k = attention.width // attention.heads
+    k = attention.qkv.in_features // attention.heads
     with torch.no_grad():
         w = attention.qkv.weight
         w[: 2 * k] = torch.cat([w[k : 2 * k], w[:k]])
@@ -130,3 +130,30 @@ def test_auto_classes_know_what_we_write(case: peers.Case, tmp_path: Path) -> No
     model, info = transformers.AutoModel.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert type(model).__name__ == type(peers.make_peer(case)).__name__
     assert not any(info.values()), info
+
+
+ONE_HEAD = [c for c in CASES if c.head != "ForPreTraining"]
+
+
+@pytest.mark.parametrize("case", ONE_HEAD, ids=lambda c: c.name)
+def test_dropout_falls_where_the_peers_falls(case: peers.Case, tmp_path: Path) -> None:
+    """In training mode from one seed, the written-out path draws the same masks in the same places as the peer's."""
+    peer = peers.make_peer(case)
+    model = load_from_peer(peer, tmp_path, REFERENCE).transformer.train()
+    peer.train()
+    inputs = peers.make_inputs(case, peer.config)
+    ids, real = inputs["input_ids"], inputs["attention_mask"].bool()
+    torch.manual_seed(5)
+    expected = peer(**inputs)
+    torch.manual_seed(5)
+    if not case.head:
+        ours = model.body(ids, real, inputs.get("token_type_ids")).last
+        other = expected.last_hidden_state
+    else:
+        [head] = model.heads
+        states = model.body(ids, real, inputs.get("token_type_ids"))  # all positions, so that as many masks are drawn
+        x = model.pick(states, model.head_shapes[head].reads, real)
+        table = (model.body.embeddings.token.weight,) if head in ("mask", "causal") else ()
+        ours, other = model.heads[head](x, *table), expected.logits
+    kept = real if ours.ndim == 3 else slice(None)
+    assert (ours[kept] - other[kept]).abs().max() <= TOLERANCE

@@ -133,3 +133,14 @@ def test_lengths_and_ids_out_of_range_are_refused(bert: Tokenizer) -> None:
             bert.decode([wrong])
         with pytest.raises(RequestError, match=f"no id {wrong}"):
             bert.token(wrong)
+
+
+def test_model_input_names_decide_whether_there_are_segments(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n")
+    assert read_tokenizer(tmp_path, "bert").encode([("a", "b")])[0].segments == [0, 0, 0, 1, 1]
+    (tmp_path / "tokenizer_config.json").write_text('{"model_input_names": ["input_ids", "attention_mask"]}')
+    assert read_tokenizer(tmp_path, "bert").encode([("a", "b")])[0].segments == [0] * 5
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    read_tokenizer(tmp_path, "bert").save(saved)
+    assert read_tokenizer(saved, "bert").encode([("a", "b")])[0].segments == [0] * 5

@@ -3,11 +3,12 @@
 import contextlib
 import ctypes
 import errno
-import glob
 import os
+import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,9 +29,10 @@ def replace_directory(target: Path, write: Callable[[Path], None], replaceable: 
         if target.is_symlink():
             target = target.resolve()
         _refuse_strangers(target, replaceable)
+        if Path.cwd().is_relative_to(target):
+            raise RequestError(f"{target}: is where this program works, and would be replaced; name another directory.")
         target.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.new"):
-            shutil.rmtree(leftover, ignore_errors=True)  # of a save that was killed
+        _remove_leftovers(target)
         staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
         staging.chmod(0o777 & ~_umask())
         write(staging)
@@ -54,6 +56,15 @@ def replace_directory(target: Path, write: Callable[[Path], None], replaceable: 
             shutil.rmtree(staging, ignore_errors=True)
 
 
+def _remove_leftovers(target: Path) -> None:
+    """Of saves that were killed; what is younger than an hour may be a save that is going on elsewhere."""
+    for path in target.parent.iterdir():
+        if re.fullmatch(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.new", path.name):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > 3600:
+                    shutil.rmtree(path, ignore_errors=True)
+
+
 def _refuse_strangers(target: Path, replaceable: frozenset[str]) -> None:
     if not target.exists():
         return
@@ -62,7 +73,7 @@ def _refuse_strangers(target: Path, replaceable: frozenset[str]) -> None:
     strangers = sorted(p.name for p in target.iterdir() if p.name not in replaceable or p.is_dir())
     if strangers:
         raise RequestError(
-            f"{target}: holds {strangers[0]!r}, which is not part of a model and would be lost; name a new directory."
+            f"{target}: holds {strangers[0]!r}, which is not heedful's and would be lost; name another directory."
         )
 
 

@@ -35,7 +35,7 @@ BERT_KEYS = (
     Key("type_vocab_size", "segments", 2),
     Key("hidden_act", "activation", "gelu"),
     Key("layer_norm_eps", "norm_eps", 1e-12),
-    Key("hidden_dropout_prob", "dropout", 0.1, also=("embedding_dropout",)),
+    Key("hidden_dropout_prob", "dropout", 0.1, also=("embedding_dropout", "attention_output_dropout")),
     Key("attention_probs_dropout_prob", "attention_dropout", 0.1),
     Key("classifier_dropout", "head_dropout", None, optional=True),
     Key("initializer_range", "initializer_range", 0.02),

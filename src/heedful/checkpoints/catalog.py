@@ -55,10 +55,13 @@ CATALOG: dict[str, Named] = {
 
 def cache_folder() -> Path:
     """`HEEDFUL_CACHE`, else the user's cache folder."""
-    own = os.environ.get("HEEDFUL_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful"
+    try:
+        own = os.environ.get("HEEDFUL_CACHE")
+        if own:
+            return Path(own).expanduser()
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful"
+    except RuntimeError:
+        raise RequestError("there is no home folder for the cache; set HEEDFUL_CACHE to a folder of yours.") from None
 
 
 def location(name: str) -> Path:
@@ -79,6 +82,10 @@ def get(name: str, check: bool = False) -> Path:
     target, model = location(name), CATALOG[name]
     if is_present(name) and not (check and _is_damaged(model, target)):
         return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)  # before the download, not after it
+    except OSError as error:
+        raise WorkError(f"{target.parent}: cannot be made ({error.strerror}); set HEEDFUL_CACHE.") from None
     refusals: list[str] = []
     with tempfile.TemporaryDirectory(prefix="heedful-") as scratch:
         folder = _gather(model, Path(scratch), refusals)

@@ -6,13 +6,14 @@ import re
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from heedful.checkpoints.dialect import SLOTS, Family, Key
 from heedful.checkpoints.families import FAMILIES
 from heedful.errors import RequestError
 from heedful.models.shape import Head, HeadKind, Shape
 from heedful.nn.activations import ACTIVATIONS
+from heedful.nn.heads import Reads
 
 FORMAT = 1
 """Version of what heedful adds to a model directory."""
@@ -39,7 +40,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_family(path: Path, config: Mapping[str, Any], stored_names: list[str], asked: str | None) -> Family:
     """By `model_type`; old files without one are known by their class or by the prefix of their tensors."""
-    name = asked or config.get("model_type")
+    name = config.get("model_type", asked)
+    if asked is not None and name != asked:
+        raise RequestError(f"{path}: model_type is {_shown(name)}, so family={asked!r} cannot be right; leave it out.")
     if name is None:
         architectures = config.get("architectures")
         classes = [str(a) for a in architectures] if isinstance(architectures, list) else []
@@ -174,10 +177,19 @@ def _read_own(path: Path, own: Any, family: Family) -> dict[str, HeadKind]:
     return heads
 
 
-def make_head(family: Family, kind: HeadKind, shape: Shape, classes: int) -> Head:
+def read_reads(path: Path, config: Mapping[str, Any]) -> dict[str, Reads]:
+    """Which state each head reads, where heedful noted that it is not the one that the family's own head reads."""
+    own = config.get("heedful")
+    reads = own.get("reads", {}) if isinstance(own, dict) else {}
+    if not isinstance(reads, dict) or not all(r in list(get_args(Reads)) for r in reads.values()):
+        raise RequestError(f"{path}: heedful.reads is not an object of heads and what they read.")
+    return reads
+
+
+def make_head(family: Family, kind: HeadKind, shape: Shape, classes: int, reads: Reads | None = None) -> Head:
     dialect = family.heads[kind]
     outputs = classes if SLOTS[kind] == "classify" else 2 if kind == "next-sentence" else 0
-    return Head(kind, dialect.reads, outputs, dialect.activation(shape), dialect.bias)
+    return Head(kind, reads or dialect.reads, outputs, dialect.activation(shape), dialect.bias)
 
 
 def write_config(
@@ -185,8 +197,7 @@ def write_config(
 ) -> dict[str, Any]:
     """`extra` holds the inert keys that came with the checkpoint; labels and class are ours to say."""
     ours = {"architectures", "id2label", "label2id", "num_labels", "_num_labels", "torch_dtype", "dtype", "heedful"}
-    kinds = {head.kind for head in heads.values()}
-    whole = [a for a, needed in family.architectures.items() if set(needed) == kinds]
+    whole = architectures(family, heads)
     config: dict[str, Any] = {
         "model_type": family.name,
         "architectures": [whole[0] if whole else next(iter(family.architectures))],
@@ -200,21 +211,31 @@ def write_config(
         config["label2id"] = {name: i for i, name in enumerate(labels)}
     config["dtype"] = "float32"
     config["heedful"] = {"format": FORMAT, "heads": {name: head.kind for name, head in heads.items()}}
+    reads = {name: head.reads for name, head in heads.items() if head.reads != family.heads[head.kind].reads}
+    if reads:
+        config["heedful"]["reads"] = reads
     return config
 
 
-def opens_whole(family: Family, heads: Mapping[str, Head]) -> bool:
-    """Whether Hugging Face has a class with just these heads; if not, it opens the body alone."""
-    return {head.kind for head in heads.values()} in [set(kinds) for kinds in family.architectures.values()]
+def architectures(family: Family, heads: Mapping[str, Head]) -> list[str]:
+    """Hugging Face's classes with just these heads; where there is none, it opens the body alone."""
+    if any(head.reads != family.heads[head.kind].reads for head in heads.values()):
+        return []
+    kinds = {head.kind for head in heads.values()}
+    return [name for name, needed in family.architectures.items() if set(needed) == kinds]
 
 
 def inert_keys(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in config.items() if k in family.inert}
 
 
-def with_pooler_for(shape: Shape, family: Family, kind: HeadKind) -> Shape:
+def with_pooler_for(shape: Shape, family: Family, head: Head) -> Shape:
     """A head that reads the pooled state needs a pooler, even on a body that came without."""
-    return dataclasses.replace(shape, pooler=True) if family.heads[kind].reads == "pooled" else shape
+    if head.reads != "pooled":
+        return shape
+    if not family.pooler:
+        raise RequestError(f"{family.name} has no pooler; choose another state for the head to read.")
+    return dataclasses.replace(shape, pooler=True)
 
 
 def _listed(names: list[str], verb: str = " is", most: int = 6) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from heedful.errors import RequestError
 from heedful.models.shape import Head, HeadKind, Shape
 from heedful.models.transformer import Transformer
 from heedful.nn.blocks import FUSED, Kernels
+from heedful.nn.heads import Reads
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 
@@ -72,8 +73,11 @@ def read_model(
     body_only: bool = False,
     family: str | None = None,
     seed: int = 0,
+    reads: Reads | None = None,
+    head_dropout: float | None = None,
     kernels: Kernels = FUSED,
 ) -> Checkpoint:
+    """`reads` and `head_dropout` are a new head's; None: as the family's own heads have them."""
     path = existing(directory, "config.json")
     if path is None:
         raise RequestError(f"{directory}: has no config.json, so it is not a model directory.")
@@ -87,25 +91,33 @@ def read_model(
     heads: dict[str, Head] = {}
     if labels and new_head is None:
         raise RequestError("labels name the classes of a new_head; leave them out, or say which head it is.")
+    if new_head is not None and body_only:
+        raise RequestError("new_head and body_only contradict each other; give one of them.")
     if new_head is not None:
-        head = _new_head(dialect, new_head, shape, labels)
+        if head_dropout is not None:
+            shape = replace(shape, head_dropout=head_dropout)
+        head = _new_head(dialect, new_head, shape, labels, reads)
         heads = {SLOTS[new_head]: head}
-        shape = configs.with_pooler_for(shape, dialect, new_head)
+        shape = configs.with_pooler_for(shape, dialect, head)
     elif not body_only:
         kinds = configs.read_heads(path, config, dialect, set(plain))
         classes = _classes(dialect, kinds, plain, shape.width)
+        noted = configs.read_reads(path, config)
         for name, kind in kinds.items():
-            heads[name] = configs.make_head(dialect, kind, shape, classes)
-            shape = configs.with_pooler_for(shape, dialect, kind)
+            heads[name] = configs.make_head(dialect, kind, shape, classes, noted.get(name))
+            shape = configs.with_pooler_for(shape, dialect, heads[name])
 
     with torch.device("meta"), _NoInit():
         transformer = Transformer(shape, heads, kernels)
-        transformer.lay_out()
-    fresh = _fresh(dialect, new_head, pooled)
+    fresh: tuple[str, ...] = ()  # beginnings of the names of what the checkpoint need not have
+    if new_head is not None:
+        fresh = ("heads.", "body.pooler.") if shape.pooler and not pooled else ("heads.",)
     found = Checkpoint(transformer, labels=tuple(labels), extra=configs.inert_keys(dialect, config))
     entries = dialect.entries(shape, {name: head.kind for name, head in heads.items()})
     known = [e for e in entries if not e.ours.startswith(fresh)]
     found.unread = _account(directory, dialect, transformer, known, plain, dropping=bool(new_head) or body_only)
+    if new_head is not None:
+        found.extra.pop("problem_type", None)  # it spoke of the head that was replaced
     if "classify" in heads and new_head is None:
         found.labels = configs.read_labels(path, config, heads["classify"].classes)
     _fill(directory, dialect, found, known, plain, fresh, seed)
@@ -122,14 +134,14 @@ def _plain_names(directory: Path, family: Family, stored: Mapping[str, Stored]) 
     return plain
 
 
-def _new_head(family: Family, kind: HeadKind, shape: Shape, labels: Sequence[str]) -> Head:
+def _new_head(family: Family, kind: HeadKind, shape: Shape, labels: Sequence[str], reads: Reads | None) -> Head:
     if kind not in family.heads:
         raise RequestError(f"new_head={kind!r} is not possible on {family.name}; choose {', '.join(family.heads)}.")
     if SLOTS[kind] == "classify" and (not labels or len(set(labels)) != len(labels)):
         raise RequestError(f"new_head={kind!r} needs labels=[…], the different names of its classes.")
     if SLOTS[kind] != "classify" and labels:
         raise RequestError(f"new_head={kind!r} has no labels of its own; leave labels out.")
-    return configs.make_head(family, kind, shape, len(labels))
+    return configs.make_head(family, kind, shape, len(labels), reads)
 
 
 def _classes(family: Family, kinds: Mapping[str, HeadKind], plain: Mapping[str, Stored], width: int) -> int:
@@ -142,14 +154,6 @@ def _classes(family: Family, kinds: Mapping[str, HeadKind], plain: Mapping[str, 
         if tensor is not None and tensor.shape[:1] > (0,) and tensor.shape[1:] == rest:
             return tensor.shape[0]
     return 1
-
-
-def _fresh(family: Family, new_head: HeadKind | None, pooled: bool) -> tuple[str, ...]:
-    """Beginnings of the names of what the checkpoint need not have, because the caller asked for it anew."""
-    if new_head is None:
-        return ()
-    wants_pooler = family.heads[new_head].reads == "pooled" and not pooled
-    return ("heads.", "body.pooler.") if wants_pooler else ("heads.",)
 
 
 def _account(
@@ -267,7 +271,7 @@ def theirs(transformer: Transformer, tensors: Mapping[str, Tensor]) -> dict[str,
     family = FAMILIES[transformer.shape.family]
     heads = transformer.head_shapes
     entries = {e.ours: e for e in family.entries(transformer.shape, {n: h.kind for n, h in heads.items()})}
-    prefix = family.prefix if configs.opens_whole(family, heads) and heads else ""
+    prefix = family.prefix if heads and configs.architectures(family, heads) else ""
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         for theirs_name, part in entries[name].views(tensor).items():

@@ -65,6 +65,6 @@ DISTILBERT = Family(
         "DistilBertForSequenceClassification": ("two-layer",),
         "DistilBertForMaskedLM": ("masked-word",),
     },
-    fixed={"norm_eps": 1e-12, "segments": 0},
+    fixed={"norm_eps": 1e-12, "segments": 0, "attention_output_dropout": 0.0},
     copies={"vocab_projector.weight": "embeddings.word_embeddings.weight"},
 )

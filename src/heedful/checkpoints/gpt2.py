@@ -32,7 +32,7 @@ GPT2 = Family(
         Key("n_positions", "positions", 1024),
         Key("activation_function", "activation", "gelu_new"),
         Key("layer_norm_epsilon", "norm_eps", 1e-5),
-        Key("resid_pdrop", "dropout", 0.1),
+        Key("resid_pdrop", "dropout", 0.1, also=("attention_output_dropout",)),
         Key("embd_pdrop", "embedding_dropout", 0.1),
         Key("attn_pdrop", "attention_dropout", 0.1),
         Key("initializer_range", "initializer_range", 0.02),

@@ -83,7 +83,9 @@ def _after_failure(repo: str, revision: str | None, into: Path | None, error: Ba
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     if into is None:
         with contextlib.suppress(WorkError):
-            return _from_cache(repo, revision, "")
+            found = _from_cache(repo, revision, "")
+            say(f"the hub cannot be reached ({reason}); using the copy of {repo} in its cache")
+            return found
     raise WorkError(f"{repo}: no directory here, and the hub cannot be reached ({reason}); check path or network.")
 
 

@@ -35,6 +35,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
 ) -> None:
     """Check versions, device, threads, extras, cache and data folders; one line each, with the remedy."""
+    if against is not None and sanity is None:
+        raise RequestError("--against goes with --sanity MODEL.")
     findings = list(examine())
     if sanity is not None:
         findings.append(check_activations(sanity, against or _stored_activations(sanity)))

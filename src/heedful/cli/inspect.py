@@ -17,12 +17,15 @@ def inspect(
     model: Annotated[str | None, typer.Argument(help="A directory, a hub id, or a name from `heedful models`.")] = None,
     shape: Annotated[str | None, typer.Option(help="A named shape instead: sizes without weights.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    body_only: Annotated[
+        bool, typer.Option("--body-only", help="Leave heads away that heedful does not know.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs, every tensor listed.")] = False,
 ) -> None:
     """Show the parts of a model: shapes, parameter counts, memory, labels, tokenizer, where each tensor came from."""
     if (model is None) == (shape is None):
         raise RequestError("inspect takes either a model or --shape NAME.")
-    checkpoint, source = _checkpoint(model, shape, revision)
+    checkpoint, source = _checkpoint(model, shape, revision, body_only)
     facts = describe(checkpoint, source)
     if as_json:
         print_json(facts)
@@ -30,11 +33,13 @@ def inspect(
         _print(facts)
 
 
-def _checkpoint(model: str | None, shape: str | None, revision: str | None) -> "tuple[Checkpoint, str]":
+def _checkpoint(
+    model: str | None, shape: str | None, revision: str | None, body_only: bool
+) -> "tuple[Checkpoint, str]":
     from heedful.api import load
 
     if model is not None:
-        return load(model, revision=revision).checkpoint, model
+        return load(model, revision=revision, body_only=body_only).checkpoint, model
     import torch
 
     from heedful.checkpoints.directory import Checkpoint
@@ -94,7 +99,9 @@ def _print(facts: dict[str, Any]) -> None:
 
     files = sorted({t["source"].split(": ")[0] for t in facts["tensors"]})
     print(f"{facts['source']}: {s['family']}, {s['layers']} layers of width {s['width']}, {s['heads']} heads")
-    console.print(table)
+    with console.capture() as drawn:  # printed by ourselves, as rich would end the program if the reader has gone
+        console.print(table)
+    print(drawn.get(), end="")
     count = facts["parameters"]
     print(f"parameters  {count['total']:,} in all, {count['trainable']:,} trainable")
     print(

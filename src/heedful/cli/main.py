@@ -1,5 +1,7 @@
 """The command `heedful`: its verbs, and how it says no."""
 
+import io
+import os
 import sys
 from typing import Annotated
 
@@ -10,8 +12,8 @@ from heedful.cli import doctor, inspect, models
 from heedful.errors import RequestError, WorkError
 
 app = typer.Typer(
-    help="Small transformers, taken seriously: load, inspect and compare them from one readable core.",
-    no_args_is_help=True,
+    help="Small transformers, taken seriously: one readable core, exact Hugging Face interop.",
+    rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,17 +40,41 @@ def heedful(
 
 def main() -> None:
     """Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     try:
-        app()
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
     except RequestError as error:
         _stop(str(error), 2)
     except WorkError as error:
         _stop(str(error), 1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _stop("interrupted; nothing was left half-written.", 130)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone, which is its right
-        sys.exit(0)
+        _leave()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # typer has seen it first
+            _leave()
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        os.write(2, f"heedful: the output cannot be written ({error.strerror}).\n".encode())
+        os._exit(1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        message = str(error.format_message()).rstrip(".")  # a mistake in the command line
+        _stop(f"{message}; `heedful --help` says what there is.", 2)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave() -> None:
+    """The reader of our output has gone, which is its right; flushing again would only fail again."""
+    os._exit(0)
 
 
 def _stop(sentence: str, code: int) -> None:

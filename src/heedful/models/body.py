@@ -23,15 +23,15 @@ class States(NamedTuple):
 
 
 def make_blocks(shape: Shape, kernels: Kernels, residual: type[PostNorm] | type[PreNorm]) -> nn.ModuleList:
-    def around() -> PostNorm | PreNorm:
-        return residual(LayerNorm(shape.width, shape.norm_eps, kernels.normalise), shape.dropout)
+    def around(dropout: float) -> PostNorm | PreNorm:
+        return residual(LayerNorm(shape.width, shape.norm_eps, kernels.normalise), dropout)
 
     return nn.ModuleList(
         Block(
             MultiHeadAttention(shape.width, shape.heads, shape.attention_dropout, kernels.attend),
             FeedForward(shape.width, shape.inner, ACTIVATIONS[shape.activation]),
-            around(),
-            around(),
+            around(shape.attention_output_dropout),
+            around(shape.dropout),
         )
         for _ in range(shape.layers)
     )

@@ -40,6 +40,8 @@ class Encoder(nn.Module):
         everything: bool = False,
     ) -> States:
         """`real_bt` is False on padding; None: there is none. `read`: see `run_blocks`."""
+        if segments_bt is not None and self.embeddings.segment is None:
+            raise ValueError("this encoder has no segment table")
         if positions_bt is None:
             positions_bt = self._positions(ids_bt)
         x_btd = self.embeddings(ids_bt, positions_bt, segments_bt)

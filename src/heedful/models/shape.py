@@ -26,6 +26,9 @@ class Shape:
     dropout: float = 0.1
     embedding_dropout: float = 0.1
     attention_dropout: float = 0.1
+    """On the attention weights."""
+    attention_output_dropout: float = 0.1
+    """On what attention adds to the stream; `dropout` is on what the feed-forward network adds."""
     head_dropout: float | None = None
     """Dropout in the classification head; None: as in the body."""
     initializer_range: float = 0.02
@@ -58,6 +61,7 @@ NAMED_SHAPES: dict[str, Shape] = {
     "bert-base": _bert(12, 768, 12),
     "distilbert-base": Shape(
         family="distilbert", vocabulary=30522, width=768, layers=6, heads=12, inner=3072, positions=512,
+        attention_output_dropout=0.0, head_dropout=0.2,
     ),
     "roberta-base": Shape(
         family="roberta", vocabulary=50265, width=768, layers=12, heads=12, inner=3072, positions=514, segments=1,
@@ -65,6 +69,6 @@ NAMED_SHAPES: dict[str, Shape] = {
     ),
     "gpt2": Shape(
         family="gpt2", vocabulary=50257, width=768, layers=12, heads=12, inner=3072, positions=1024,
-        activation="gelu_new", norm_eps=1e-5, pad_id=None,
+        activation="gelu_new", norm_eps=1e-5, pad_id=None, head_dropout=0.0,
     ),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from heedful.nn.activations import Activation
@@ -60,7 +61,8 @@ class Block(nn.Module):
             x_btd = x_btd[:, read]
             if mask is not None and mask.shape[-2] > 1:
                 mask = mask[..., read, :]
-            y, weights = self.attention(h[:, read], memory_bsd=h, mask=mask, want_weights=want_weights)
+            t = torch.arange(h.shape[1], device=h.device)
+            y, weights = self.attention(h[:, read], h, mask, (t[read], t), want_weights)
         x_btd = self.around_attention.leave(y, x_btd)
         y = self.feed_forward(self.around_feed_forward.enter(x_btd))
         return self.around_feed_forward.leave(y, x_btd), weights

@@ -1,7 +1,7 @@
 """What reads the states: the pooler, and the heads that turn states into scores.
 
-A head's `reads` says which states it is given: "pooled" (through the pooler), "first", "last" (the last real token)
-or "every".
+A head's `reads` says which states it is given: "first", "pooled" (the first through the pooler), "last" (of the real
+tokens), their "mean" or "max", or "every" one.
 """
 
 from typing import Literal
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from heedful.nn.activations import Activation
 from heedful.nn.norms import LayerNorm
 
-Reads = Literal["pooled", "first", "last", "every"]
+Reads = Literal["pooled", "first", "last", "mean", "max", "every"]
 
 
 class Pooler(nn.Module):
@@ -29,9 +29,8 @@ class Pooler(nn.Module):
 class LinearHead(nn.Module):
     """W x + b. With two outputs and reading the pooled state it is BERT's next-sentence head."""
 
-    def __init__(self, width: int, classes: int, reads: Reads, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(self, width: int, classes: int, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
-        self.reads: Reads = reads
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(width, classes, bias=bias)
 
@@ -46,13 +45,11 @@ class TwoLayerHead(nn.Module):
         self,
         width: int,
         classes: int,
-        reads: Reads,
         dropout: float = 0.0,
         activation: Activation = torch.tanh,
         input_dropout: bool = True,
     ) -> None:
         super().__init__()
-        self.reads: Reads = reads
         self.activation = activation
         self.input_dropout = nn.Dropout(dropout if input_dropout else 0.0)
         self.dense = nn.Linear(width, width)
@@ -66,8 +63,6 @@ class TwoLayerHead(nn.Module):
 
 class MaskedWordHead(nn.Module):
     """E LayerNorm(φ(W x + b)) + c, where E is the token table itself (tied), passed in so that it has one home."""
-
-    reads: Reads = "every"
 
     def __init__(self, width: int, vocabulary: int, activation: Activation, norm: LayerNorm) -> None:
         super().__init__()
@@ -83,8 +78,6 @@ class MaskedWordHead(nn.Module):
 
 class LanguageModelHead(nn.Module):
     """E x: the next token's scores from the token table (tied), without parameters of its own."""
-
-    reads: Reads = "every"
 
     def forward(self, x_btd: Tensor, table_vd: Tensor) -> Tensor:
         return nn.functional.linear(x_btd, table_vd)

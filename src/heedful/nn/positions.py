@@ -6,7 +6,7 @@ Letters as in `attention`; p is a position, d an even width.
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.attention import Attend, fused_dot_product
+from heedful.nn.attention import Attend, Places, fused_dot_product
 
 
 def frequencies(d: int, base: float = 10000.0) -> Tensor:
@@ -22,8 +22,9 @@ def sinusoidal(positions: int, d: int) -> Tensor:
 
 def rotate(x_bhtk: Tensor, positions_t: Tensor, base: float = 10000.0) -> Tensor:
     """Turn each pair (x_2i, x_2i+1) by the angle p ω_i ("RoFormer", eq. 34): dot products then see p − p′ alone."""
-    angle_ti = positions_t.double()[..., None] * frequencies(x_bhtk.shape[-1], base).to(x_bhtk.device)
-    cos, sin = angle_ti.cos().to(x_bhtk.dtype), angle_ti.sin().to(x_bhtk.dtype)
+    # In double precision on the CPU: not every device has it, and far positions need it.
+    angle_ti = positions_t.cpu().double()[..., None] * frequencies(x_bhtk.shape[-1], base)
+    cos, sin = angle_ti.cos().to(x_bhtk), angle_ti.sin().to(x_bhtk)
     even, odd = x_bhtk[..., 0::2], x_bhtk[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
 
@@ -36,9 +37,14 @@ class RotaryAttention(nn.Module):
         self.base, self.attend = base, attend
 
     def forward(
-        self, q_bhtk: Tensor, k_bhsk: Tensor, v_bhsk: Tensor, mask: Tensor | None, dropout: float, want_weights: bool
+        self,
+        q_bhtk: Tensor,
+        k_bhsk: Tensor,
+        v_bhsk: Tensor,
+        mask: Tensor | None,
+        places: Places,
+        dropout: float,
+        want_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        t, s = q_bhtk.shape[-2], k_bhsk.shape[-2]
-        p = torch.arange(s, device=k_bhsk.device)
-        q = rotate(q_bhtk, p[s - t :], self.base)  # fewer queries than keys: the queries are the last
-        return self.attend(q, rotate(k_bhsk, p, self.base), v_bhsk, mask, dropout, want_weights)
+        q, k = rotate(q_bhtk, places[0], self.base), rotate(k_bhsk, places[1], self.base)
+        return self.attend(q, k, v_bhsk, mask, places, dropout, want_weights)

@@ -71,7 +71,18 @@ class Settings:
             "max_length": self.max_length,
             "truncate_left": side == "left",
             "split_special": self.flag("split_special_tokens", False),
+            "segmented": self._segmented,
         }
+
+    @property
+    def _segmented(self) -> bool | None:
+        """Whether the model is given segments, as the file says; None if it does not."""
+        names = self.config.get("model_input_names")
+        if names is None:
+            return None
+        if not isinstance(names, list):
+            raise RequestError(f"{self.path}: model_input_names is not a list of names.")
+        return "token_type_ids" in names
 
 
 def read_settings(directory: Path) -> Settings:

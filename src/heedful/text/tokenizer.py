@@ -52,6 +52,7 @@ class Tokenizer:
         max_length: int | None = None,
         truncate_left: bool = False,
         split_special: bool = False,
+        segmented: bool | None = None,
         pieces: Pieces | None = None,
     ) -> None:
         core.no_truncation()
@@ -61,6 +62,7 @@ class Tokenizer:
         self._pieces = pieces
         self._truncate_left = truncate_left
         self._split_special = split_special
+        self._segmented = family in _SEGMENTED if segmented is None else segmented
         self.family = family
         self.max_length = max_length
         self.special = {role: special[role] for role in ROLES if role in special}
@@ -100,7 +102,7 @@ class Tokenizer:
             ids = encoding.ids
             if public is not None:
                 ids = [public[i] for i in ids]
-            plain = self._plain_segments and isinstance(row, str)
+            plain = not self._segmented or (self._plain_segments and isinstance(row, str))
             segments = [0] * len(ids) if plain else encoding.type_ids
             spans = encoding.offsets if offsets else None
             truncated = max_length is not None and len(ids) > max_length
@@ -214,7 +216,7 @@ class Tokenizer:
                 for i, token in self._core.get_added_tokens_decoder().items()
             }
         inputs = ["input_ids", "token_type_ids", "attention_mask"]
-        settings["model_input_names"] = inputs if self.family in _SEGMENTED else [inputs[0], inputs[2]]
+        settings["model_input_names"] = inputs if self._segmented else [inputs[0], inputs[2]]
         if self.max_length is not None:
             settings["model_max_length"] = self.max_length
         if self._truncate_left:

@@ -1,0 +1,29 @@
+"""What the user calls a model, and the directory that this means."""
+
+from pathlib import Path
+
+from heedful.checkpoints import catalog, hub
+from heedful.errors import RequestError
+
+
+def find(source: str | Path, revision: str | None = None) -> Path:
+    """The directory that `source` means, fetched if it has to be: a directory, a named model, or a hub id."""
+    name = str(source)
+    path = Path(source)
+    if name.startswith("~"):
+        path = path.expanduser()
+    if not name or not name.isprintable() or len(name) > 1000:
+        raise RequestError(f"{name[:40]!r} is no name for a model.")
+    if path.is_dir():
+        if revision is not None:
+            raise RequestError(f"{path}: a directory has no revisions; leave revision out.")
+        return path
+    if path.exists():
+        raise RequestError(f"{path}: is a file; name the directory that holds config.json and the weights.")
+    if name in catalog.CATALOG:
+        if revision is not None:
+            raise RequestError(f"{name}: a named model has no revisions; leave revision out.")
+        return catalog.get(name)
+    if isinstance(source, Path) or not hub.is_hub_id(name):
+        raise RequestError(f"{source}: there is no such directory, and a hub id looks like owner/name.")
+    return hub.fetch(name, revision)
