@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-WHICH = {"use": "heedful ", "test": "pytest"}
+WHICH = {"use": "heedful quickstart", "test": "pytest"}
 
 if __name__ == "__main__":
     text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Features for classification, against `transformers` with the same weights in the same process.
 
-    HEEDFUL_DATA=… python benchmarks/encode.py
+    HEEDFUL_DATA=… python benchmarks/encode.py [MODEL …]
 
 Real sentences (SST-2's test set), sorted by length into batches of 32, the state of the first token through the pooler.
 The two sides take turns; a ratio is the median of the peer's time over the median of ours. "whole" includes the
@@ -171,8 +171,10 @@ def main() -> None:
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     with tempfile.TemporaryDirectory() as scratch:
         for name, directory in make_directories(Path(scratch)).items():
-            some = texts if name != "minilm" else texts[:512]
-            found = measure(directory, some, repetitions=9)
+            if sys.argv[1:] and name not in sys.argv[1:]:
+                continue
+            some = texts if name == "bert-tiny" else texts[:512]
+            found = measure(directory, some, repetitions=7)
             memory = {side: peak(side, directory) for side in ("Ours", "Peer")}
             (a, b), (c, d), (e, f) = found["whole"], found["model"], found["latency"]
             mb = [f"{m['peak'] / 1e6:.0f} (+{(m['peak'] - m['imports']) / 1e6:.0f})" for m in memory.values()]

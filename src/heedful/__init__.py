@@ -3,16 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Model", "RequestError", "WorkError", "load"]
+__all__ = ["Model", "RequestError", "Study", "WorkError", "load", "run"]
 
 if TYPE_CHECKING:
-    from heedful.api import Model, load
+    from heedful.api import Model, Study, load, run
     from heedful.errors import RequestError, WorkError
 
 
 def __getattr__(name: str) -> Any:
     # `import heedful` must stay instant, so torch is imported when the first model is asked for.
-    if name in {"load", "Model"}:
+    if name in {"load", "run", "Model", "Study"}:
         from heedful import api
 
         return getattr(api, name)

@@ -23,6 +23,47 @@ Pooling = Literal["cls", "first", "mean", "max", "last"]
 _WINDOW = 8192  # texts tokenised and sorted at a time, so that memory does not grow with the input
 
 
+def run(
+    recipe: str | Path,
+    *,
+    settings: Sequence[str] = (),
+    seeds: int | Sequence[int] | None = None,
+    out: str | Path | None = None,
+) -> "Study":
+    """Run a recipe (a file, or a built-in name) with its seeds, or go on where an earlier call was stopped."""
+    from heedful.recipes.reading import read_recipe
+    from heedful.studies.plan import SettingPlan, StudyPlan
+    from heedful.studies.study import run_study
+
+    read = read_recipe(recipe, settings)
+    chosen = read.seed_list() if seeds is None else list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    name = Path(recipe).stem
+    plan = StudyPlan(
+        (SettingPlan(name, read.model.name or str(read.model.shape), read.tuning.method, read),), tuple(chosen)
+    )
+    directory = Path(out) if out is not None else Path("runs") / name
+    run_study(plan, directory)
+    return Study(directory)
+
+
+class Study:
+    """A finished study: `table` as a list of rows, and the directory with everything else."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def table(self) -> list[dict[str, str]]:
+        import csv
+
+        with (self.directory / "table.csv").open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    @property
+    def best(self) -> "Model":
+        return load(self.directory / "best")
+
+
 def load(
     source: str | Path,
     *,
@@ -136,6 +177,26 @@ class Model:
             )
         return features
 
+    def predict(self, texts: Iterable[Text], batch_size: int = 32) -> "Predictions":
+        """A label and the probability of every class for each text or pair, in their order; a score for a regression.
+
+        Texts beyond the length that the model was trained with are cut, as they were in training.
+        """
+        if "classify" not in self.transformer.heads:
+            raise RequestError(f"{self.source}: has no classification head; train one with `heedful run`.")
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            raise RequestError("predict takes a list of texts; put the one text in a list.")
+        texts = list(texts)
+        scores = np.empty((len(texts), len(self.labels)))
+        cut = 0
+        with torch.inference_mode(), _evaluating(self.transformer):
+            for start in range(0, len(texts), _WINDOW):
+                window = self.tokenizer.encode(texts[start : start + _WINDOW], self.max_length)
+                cut += sum(tokens.truncated for tokens in window)
+                for rows, batch in self._batches(window, batch_size):
+                    scores[[start + r for r in rows]] = self.transformer("classify", *batch).double().cpu().numpy()
+        return Predictions(self.labels, scores, cut)
+
     def _check_pooling(self, pooling: str) -> None:
         if pooling not in get_args(Pooling):
             raise RequestError(f"pooling={pooling!r} is unknown; choose {', '.join(get_args(Pooling))}.")
@@ -158,6 +219,17 @@ class Model:
 
     def _pooled(self, batch: Batch, pooling: Pooling) -> Tensor:
         return self.transformer.features("pooled" if pooling == "cls" else pooling, *batch)
+
+
+class Predictions:
+    """`labels` (n) and `probabilities` (n, classes) with the classes' `names`; `scores` (n) alone for a regression."""
+
+    def __init__(self, names: tuple[str, ...], raw: npt.NDArray[np.float64], truncated: int) -> None:
+        self.names, self.truncated = names, truncated
+        self.scores = raw[:, 0] if len(names) == 1 else None
+        e = np.exp(raw - raw.max(axis=1, keepdims=True)) if len(raw) else raw
+        self.probabilities = e / e.sum(axis=1, keepdims=True)
+        self.labels = [names[i] for i in self.probabilities.argmax(axis=1)] if len(raw) else []
 
 
 def _device(wanted: str | torch.device) -> torch.device:

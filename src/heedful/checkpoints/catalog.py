@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.checkpoints.atomic import replace_directory
-from heedful.checkpoints.hub import fetch, say
+from heedful.checkpoints.hub import fetch
 from heedful.errors import RequestError, WorkError
+from heedful.hub_client import say
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,18 @@
 """Models from the Hugging Face hub, through `huggingface_hub`, whose cache, token, mirror and offline mode serve."""
 
 import contextlib
-import logging
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError, WorkError
+from heedful.hub_client import quietly, say
 
 _SMALL = re.compile(
     r"(config|tokenizer|tokenizer_config|special_tokens_map|vocab|added_tokens)\.json|vocab\.txt|merges\.txt|bpe\.codes"
 )
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 _SHARDED = re.compile(r"model\.safetensors\.index\.json|model-\d+-of-\d+\.safetensors")
-
-
-def say(line: str) -> None:
-    """The one line that a fetch may print; to stderr, since stdout is for results."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def is_hub_id(source: str) -> bool:
@@ -34,7 +27,7 @@ def fetch(repo: str, revision: str | None = None, into: Path | None = None) -> P
     if constants.HF_HUB_OFFLINE:
         return _from_cache(repo, revision, "HF_HUB_OFFLINE is set")
     try:
-        with _quietly():
+        with quietly():
             info = hub.HfApi().model_info(repo, revision=revision, files_metadata=True)
             sizes = {s.rfilename: s.size or 0 for s in info.siblings or []}
             wanted = choose_files(repo, list(sizes))
@@ -119,20 +112,3 @@ def cached_models() -> list[tuple[str, int]]:
     except (errors.CacheNotFound, OSError):
         return []
     return sorted((r.repo_id, r.size_on_disk) for r in found if r.repo_type == "model")
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """No progress bars and no advice from the client while it works for us."""
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    logger = logging.getLogger("huggingface_hub")
-    level, shown = logger.level, not are_progress_bars_disabled()
-    logger.setLevel(logging.ERROR)
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        if shown:
-            enable_progress_bars()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from heedful import __version__
-from heedful.cli import doctor, inspect, models
+from heedful.cli import data, doctor, inspect, models, predict, recipes, report, run
 from heedful.errors import RequestError, WorkError
 
 app = typer.Typer(
@@ -18,7 +18,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("quickstart")(run.quickstart)
+app.command("compare")(run.compare)
+app.command("run")(run.run)
+app.command("predict")(predict.predict)
 app.command("inspect")(inspect.inspect)
+app.command("report")(report.report)
+app.command("recipes")(recipes.recipes)
+app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
 app.command("doctor")(doctor.doctor)
 

@@ -1,0 +1,142 @@
+"""`heedful data`: the data sets that have a name here, and a look at any of them or at a file of yours."""
+
+import textwrap
+from typing import Annotated, Any
+
+import typer
+
+from heedful.cli.show import print_json
+
+app = typer.Typer(
+    help="List the data sets that have a name here, or look at one, or at a file.", invoke_without_command=True
+)
+
+_WIDTH = 80
+_MOST_LABELS = 20
+
+
+@app.callback()
+def data(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
+) -> None:
+    """List the named data sets: what each is, where it would come from, and whether it is there."""
+    if context.invoked_subcommand is not None:
+        return
+    from heedful.data.named import NAMED, where_from
+
+    listed = []
+    for entry in NAMED.values():
+        place, present = where_from(entry)
+        listed.append(
+            {
+                "name": entry.name,
+                "what": entry.what,
+                "kind": entry.kind,
+                "labels": list(entry.labels),
+                "sizes": entry.sizes,
+                "from": place,
+                "present": present,
+                "licence": entry.licence,
+                "contamination": entry.contamination,
+            }
+        )
+    if as_json:
+        print_json(listed)
+        return
+    for facts in listed:
+        _print_wrapped(f"{facts['name']}: {facts['what']}", "", "    ")
+        state = "here" if facts["present"] else "not here"
+        _print_wrapped(f"{state} ({facts['from']}); licence: {facts['licence'] or 'not stated'}", "    ", "    ")
+        _print_wrapped(f"contamination: {facts['contamination']}", "    ", "    ")
+    print("heedful data show NAME or FILE looks at one.")
+
+
+@app.command("show")
+def show(
+    source: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A named set, or a CSV, TSV, JSONL or Parquet file.")
+    ],
+    text: Annotated[str | None, typer.Option(help="The column with the text.", metavar="COL")] = None,
+    label: Annotated[str | None, typer.Option(help="The column with the label or score.", metavar="COL")] = None,
+    pair: Annotated[str | None, typer.Option(help="The column with the second sentence.", metavar="COL")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
+) -> None:
+    """Sizes, label balance, lengths, three examples, and what may be wrong. Columns are guessed if that is safe."""
+    from heedful.data.look import look_at
+
+    facts = look_at(source, text, pair, label)
+    if as_json:
+        print_json(facts)
+        return
+    _print_wrapped(f"{facts['name']}: {facts['what']}" if facts["what"] else facts["name"], "", "    ")
+    if facts["what"]:
+        print(f"from           {facts['from']}")
+        print(f"licence        {facts['licence'] or 'not stated'}")
+        _print_wrapped(f"contamination  {facts['contamination']}", "", " " * 15)
+    used = [f"{role} {name!r}" for role, name in facts["columns"].items() if role != "all" and name is not None]
+    if used:
+        _print_wrapped(f"columns        {', '.join(used)}", "", " " * 15)
+    _print_sizes(facts)
+    if facts["kind"] == "classes":
+        _print_balance(facts)
+    _print_examples(facts)
+    print()
+    if not facts["notes"]:
+        print("Nothing to note.")
+    for note in facts["notes"]:
+        _print_wrapped(note, "- ", "  ")
+
+
+def _print_sizes(facts: dict[str, Any]) -> None:
+    points: tuple[str, ...] = ("least", "25%", "median", "75%", "95%", "most", "mean")
+    print(f"\n{'words':<8}{'rows':>9}" + "".join(f"{point:>8}" for point in points))
+    for name, split in facts["splits"].items():
+        cells = "".join(f"{split['words'].get(point, 0):>8g}" for point in points)
+        print(f"{'' if name == 'rows' else name:<8}{split['rows']:>9,}{cells}")
+    if any(split["scores"] for split in facts["splits"].values()):
+        points = tuple(point for point in points if point != "95%")
+        print(f"\n{'scores':<17}" + "".join(f"{point:>8}" for point in points))
+        for name, split in facts["splits"].items():
+            if split["scores"]:
+                cells = "".join(f"{split['scores'][point]:>8.4g}" for point in points)
+                print(f"{'' if name == 'rows' else name:<17}{cells}")
+
+
+def _print_balance(facts: dict[str, Any]) -> None:
+    shown = {name: split["balance"] for name, split in facts["splits"].items() if split["balance"] is not None}
+    print(f"\n{'label':<26}" + "".join(f"{name:>17}" for name in shown))
+    for label in facts["labels"][:_MOST_LABELS]:
+        cells = "".join(
+            f"{balance[label]:>10,} {100 * balance[label] / max(1, sum(balance.values())):>4.0f} %"
+            for balance in shown.values()
+        )
+        print(f"{_clip(label, 25):<26}{cells}")
+    more = len(facts["labels"]) - _MOST_LABELS
+    if more > 0:
+        print(f"… and {more} more labels")
+
+
+def _print_examples(facts: dict[str, Any]) -> None:
+    print()
+    for example in facts["examples"]:
+        answer = "" if example["label"] is None else f" [{_clip(str(example['label']), 20)}]"
+        head = f"row {example['row']}{answer}: "
+        print(head + _clip(example["text"], _WIDTH - len(head)))
+        if example["pair"] is not None:
+            print("    / " + _clip(example["pair"], _WIDTH - 6))
+
+
+def _clip(text: str, width: int) -> str:
+    """On one line, and no longer than the width; control characters, which would move the cursor, as dots."""
+    flat = " ".join(text[: 4 * width + 100].split())
+    flat = "".join(c if c.isprintable() else "·" for c in flat)
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def _print_wrapped(text: str, first: str, rest: str) -> None:
+    print(
+        textwrap.fill(
+            text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+        )
+    )

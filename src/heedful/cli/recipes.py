@@ -1,0 +1,30 @@
+"""`heedful recipes`: the recipes that come along, and the reference of every key."""
+
+from typing import Annotated
+
+import typer
+
+from heedful.cli.show import print_json
+
+
+def recipes(
+    show: Annotated[str | None, typer.Argument(help="Print this built-in recipe.")] = None,
+    explain: Annotated[
+        str | None, typer.Option(help="Explain a key such as training.lr, a table, or all.", metavar="KEY")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
+) -> None:
+    """List the built-in recipes, print one, or explain a key of the schema."""
+    from heedful.recipes.reading import all_keys, builtin_names, explain_key, read_recipe
+
+    if explain is not None:
+        print("\n\n".join(explain_key(k) for k in all_keys()) if explain == "all" else explain_key(explain))
+    elif show is not None:
+        print_json(read_recipe(show).model_dump(mode="json", exclude_defaults=True))
+    elif as_json:
+        print_json({name: read_recipe(name).model_dump(mode="json", exclude_defaults=True) for name in builtin_names()})
+    else:
+        for name in builtin_names():
+            recipe = read_recipe(name)
+            print(f"{name:<28} {recipe.model.name or recipe.model.shape}, {recipe.tuning.method}, {recipe.data.name}")
+        print("\nheedful run NAME runs one; heedful recipes --explain KEY explains a key (all: every one).")

@@ -1,0 +1,106 @@
+"""`heedful run`, `heedful compare` and `heedful quickstart`: train, and end with a report."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.errors import RequestError, WorkError
+
+if TYPE_CHECKING:
+    from heedful.studies.plan import StudyPlan
+
+Out = Annotated[Path | None, typer.Option(help="Directory of the results; the same line again goes on there.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a key: training.lr=1e-4", metavar="KEY=VALUE")]
+
+
+def run(
+    recipe: Annotated[str, typer.Argument(help="A TOML file, or the name of a recipe that `heedful recipes` lists.")],
+    settings: Sets = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, from 0; default: the recipe's.")] = None,
+    out: Out = None,
+) -> None:
+    """Run a recipe with each of its seeds; if it was stopped, the same line goes on where it was."""
+    from heedful.recipes.reading import read_recipe
+    from heedful.studies.plan import SettingPlan, StudyPlan
+
+    read = read_recipe(recipe, settings or [])
+    name = Path(recipe).stem
+    chosen = tuple(range(seeds)) if seeds is not None else tuple(read.seed_list())
+    setting = SettingPlan(name, read.model.name or str(read.model.shape), read.tuning.method, read)
+    _study(StudyPlan((setting,), chosen), out or Path("runs") / name)
+
+
+def compare(
+    data: Annotated[str, typer.Argument(help="A file (CSV, TSV, JSONL, Parquet) or a name that `heedful data` lists.")],
+    text: Annotated[str | None, typer.Option(help="The column with the text.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column with the label or score.")] = None,
+    pair: Annotated[str | None, typer.Option(help="The column with the second text of a pair.")] = None,
+    models: Annotated[str, typer.Option(help="Models, separated by commas.")] = "minilm",
+    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "frozen,full",
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0.")] = 3,
+    settings: Sets = None,
+    out: Out = None,
+) -> None:
+    """Which approach on my data: models × methods × seeds, beside baselines, ending in a table and a report."""
+    from heedful.data.named import NAMED
+    from heedful.recipes.reading import parse_settings
+    from heedful.studies.plan import plan_comparison
+
+    table: dict[str, Any] = {"name": data} if data in NAMED and not Path(data).exists() else {"train": data}
+    table |= {k: v for k, v in (("text", text), ("label", label), ("pair", pair)) if v is not None}
+    changes = parse_settings(settings or [])
+    plan = plan_comparison(table, _listed(models), _listed(methods), range(seeds), changes)
+    _study(plan, out or Path("runs") / Path(data).stem)
+
+
+def quickstart(out: Out = None) -> None:
+    """The main job on data in the package: a small encoder on customer messages, frozen against tuned, two seeds."""
+    from heedful.studies.plan import plan_comparison
+
+    plan = plan_comparison({"name": "tickets"}, ["minilm"], ["frozen", "full"], range(2))
+    directory = out or Path("runs") / "quickstart"
+    _study(plan, directory)
+    print("\nOn your own data: heedful compare YOUR.csv --text COLUMN --label COLUMN")
+    print(f"For new texts:    heedful predict {directory / 'best'} FILE.csv --text COLUMN")
+
+
+def _listed(names: str) -> list[str]:
+    return [n.strip() for n in names.split(",") if n.strip()]
+
+
+def _study(plan: "StudyPlan", directory: Path) -> None:
+    from heedful.report.run import write_run_report
+    from heedful.report.study import write_study_report
+    from heedful.studies.study import run_study, table
+
+    command = " ".join(["heedful", *sys.argv[1:]])
+    study = run_study(plan, directory, command=command)
+    for run in study["runs"]:
+        if run["state"] == "done":
+            write_run_report(directory / "runs" / run["name"])
+    write_study_report(directory)
+    _print_table(table(directory, plan), study)
+    print(f"\nreport  {directory / 'report.html'}")
+    failed = [r for r in study["runs"] if r["state"] == "failed"]
+    if failed:
+        raise WorkError(f"{len(failed)} of {len(study['runs'])} runs failed; the first: {failed[0]['reason']}")
+
+
+def _print_table(rows: list[dict[str, Any]], study: dict[str, Any]) -> None:
+    done = [r for r in rows if "metric" in r]
+    if not done:
+        raise RequestError("no run was completed, so there is nothing to compare.")
+    metric = done[0]["metric"]
+    split = "test" if any("test_mean" in r for r in done) else "dev"
+    print(f"\n{'':<24} {split + ' ' + metric:>18}   {'n':>2}  {'seconds':>8}  {'trained':>11}")
+    for name, scores in (study.get("baselines") or {}).items():
+        value = scores.get(split, {}).get(metric)
+        if value is not None:
+            print(f"{name + ' (baseline)':<24} {value:>10.3f}{'':>8}        {scores['seconds']:>8.1f}")
+    for row in done:
+        mean, std = row.get(f"{split}_mean"), row.get(f"{split}_std")
+        shown = "–" if mean is None else f"{mean:.3f}" + (f" ± {std:.3f}" if std is not None else "")
+        cost = f"{row['training_seconds']:>8.1f}  {row['trainable_parameters']:>11,}"
+        print(f"{row['setting']:<24} {shown:>18}   {row['n']:>2}  {cost}")

@@ -1,0 +1,1 @@
+"""Where examples come from: files, named sets, generated sets; checks on what came in."""

@@ -1,0 +1,132 @@
+"""Bytes of a text file to numbered lines: compression, encoding, and what is wrong said with its line."""
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from heedful.errors import RequestError
+
+LONGEST = 64 * 2**20
+"""Bytes in one line, and characters in one field; more is a sign of a broken file, and would fill the memory."""
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def require_file(path: Path) -> None:
+    """Stop at what cannot be a data file, before anything is read."""
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+        size = path.stat().st_size if exists else 0
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if is_folder:
+        raise RequestError(f"{path} is a folder; name a data file in it.")
+    if not exists:
+        raise RequestError(f"{path} does not exist; check the path.")
+    if path.is_file() and size == 0:
+        raise RequestError(f"{path} is empty; it needs a line of column names and rows under it.")
+
+
+def encoding_of(path: Path) -> str:
+    """ "utf-8", "utf-8-sig" (with a byte order mark) or "utf-16", by the first bytes alone."""
+    with _open(path) as stream:
+        start = _read(path, stream, 4)
+    if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        raise RequestError(f"{path} is UTF-32; save it as UTF-8.")
+    if start.startswith(_UTF16):
+        return "utf-16"
+    return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Each line with its number from 1 and its end (\\n, \\r\\n, or \\r if there is no other), in constant memory."""
+    require_file(path)
+    encoding = encoding_of(path)
+    with _open(path) as stream:
+        lines = _utf16_lines(path, stream) if encoding == "utf-16" else _utf8_lines(path, stream)
+        for number, line in lines:
+            if "\0" in line:
+                raise RequestError(
+                    f"{path}, line {number}, has a NUL byte: it is not a text file, or UTF-16 without its mark; "
+                    "save it as UTF-8 text."
+                )
+            yield number, line
+
+
+def _utf8_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+    number = 0
+    while raw := _readline(path, stream, number + 1):
+        if number == 0:
+            raw = raw.removeprefix(codecs.BOM_UTF8)
+        # In a file without \n, lines end in \r alone and come joined; bytes, unlike str, split at no other character.
+        parts = raw.splitlines(keepends=True) if number == 0 and not raw.endswith(b"\n") else [raw]
+        for part in parts:
+            number += 1
+            try:
+                yield number, part.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise _not_utf8(path, number, part, error) from None
+
+
+def _utf16_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+    number = 0
+    text = io.TextIOWrapper(stream, encoding="utf-16", newline="")
+    try:
+        while line := text.readline(LONGEST):
+            number += 1
+            yield number, line
+    except UnicodeError:
+        raise RequestError(
+            f"{path}, about line {number + 1}, is not the UTF-16 that the file's first bytes promise; save it as UTF-8."
+        ) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from None
+
+
+def _readline(path: Path, stream: IO[bytes], number: int) -> bytes:
+    try:
+        line = stream.readline(LONGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from None
+    if len(line) > LONGEST:
+        raise RequestError(
+            f"{path}, line {number}, is longer than {LONGEST // 2**20} MB; this is not a file of rows, or its line "
+            "ends are lost: save it again."
+        )
+    return line
+
+
+def _not_utf8(path: Path, number: int, line: bytes, error: UnicodeDecodeError) -> RequestError:
+    byte = line[error.start]
+    try:
+        meant = f", which Windows-1252 reads as {bytes([byte]).decode('cp1252')!r}"
+        remedy = f"if that looks right: iconv -f WINDOWS-1252 -t UTF-8 {path.name}"
+    except UnicodeDecodeError:
+        meant, remedy = "", "save the file as UTF-8"
+    return RequestError(f"{path}, line {number}, is not UTF-8 (byte 0x{byte:02X}{meant}); {remedy}.")
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        if path.suffix.lower() == ".gz":
+            return cast("IO[bytes]", gzip.open(path, "rb"))
+        return path.open("rb")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _read(path: Path, stream: IO[bytes], count: int) -> bytes:
+    try:
+        return stream.read(count)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> RequestError:
+    if isinstance(error, gzip.BadGzipFile | EOFError | zlib.error):
+        return RequestError(f"{path} is not whole gzip data ({error}); compress or fetch it again.")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return RequestError(f"{path} cannot be read ({reason}); check the path and its rights.")

@@ -1,0 +1,68 @@
+"""The front door: a data set by name or from files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heedful.data.columns import guess_columns
+from heedful.data.named import load_named
+from heedful.data.parts import Plan, assemble, read_part
+from heedful.data.records import Dataset, Examples
+from heedful.data.splits import check_shares
+from heedful.errors import RequestError
+
+__all__ = ["Dataset", "Examples", "load_dataset"]
+
+
+def load_dataset(
+    *,
+    name: str | None = None,
+    train: str | Path | None = None,
+    dev: str | Path | None = None,
+    test: str | Path | None = None,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | None = None,
+    kind: str = "auto",
+    split_seed: int = 0,
+    dev_share: float = 0.1,
+    test_share: float = 0.2,
+    options: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """A named set, or a train file with dev and test files; a dev or test that is not given is carved from train.
+
+    With `name`, the splits are the set's own, and columns and shares must be left alone (`label` may name another
+    answer that the set has). `options`: size and seed of arithmetic; splits="official" of sets whose test labels are
+    hidden. With files, columns that are not named are guessed where only one guess is possible, and the notes say so.
+    The shares are of the train file; a share of 0 leaves the split out.
+    """
+    check_shares(dev_share, test_share)
+    if (name is None) == (train is None):
+        raise RequestError("data needs either a name (`heedful data` lists them) or a train file.")
+    if name is not None:
+        for key, value, default in (
+            ("dev", dev, None),
+            ("test", test, None),
+            ("text", text, None),
+            ("pair", pair, None),
+            ("split_seed", split_seed, 0),
+            ("dev_share", dev_share, 0.1),
+            ("test_share", test_share, 0.2),
+        ):
+            if value != default:
+                raise RequestError(f"{name} is a named set with splits and columns of its own; leave {key} out.")
+        return load_named(name, options or {}, label, kind)
+    if options:
+        raise RequestError(f"the option {next(iter(options))!r} is for named sets; leave it out with files.")
+    assert train is not None  # one of the two is given
+    files = {"train": Path(train)}
+    files |= {split: Path(path) for split, path in (("dev", dev), ("test", test)) if path is not None}
+    text, pair, label, guessed = guess_columns(files["train"], text, pair, label)
+    if label is None:
+        raise RequestError(f"{train}: which column holds the labels? Name it with label.")
+    parts = {split: read_part(path, text, pair, label, split == "test") for split, path in files.items()}
+    title = files["train"].name.split(".")[0] or files["train"].name
+    return assemble(
+        parts,
+        Plan(title, kind, None, split_seed, dev_share, test_share, notes=[guessed] if guessed else []),
+    )

@@ -1,0 +1,60 @@
+"""Files of data repositories on the Hugging Face hub, through `huggingface_hub`, quietly but for one line."""
+
+from pathlib import Path
+
+from heedful.errors import RequestError, WorkError
+from heedful.hub_client import quietly, say
+
+
+def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str) -> list[Path]:
+    """Local paths of the files, from the hub's cache where they are there."""
+    import huggingface_hub as hub
+    from huggingface_hub import errors
+
+    cached = [cached_file(repository, name, revision) for name in names]
+    absent = [name for name, path in zip(names, cached, strict=True) if path is None]
+    if absent and not _offline():
+        count = "1 file" if len(absent) == 1 else f"{len(absent)} files"
+        say(f"fetching {repository} from the hub: {count} for {wanted_by}")
+    try:
+        with quietly():
+            return [
+                found or Path(hub.hf_hub_download(repository, name, repo_type="dataset", revision=revision))
+                for name, found in zip(names, cached, strict=True)
+            ]
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
+        if not isinstance(error, errors.LocalEntryNotFoundError):
+            raise RequestError(
+                f"{wanted_by}: the hub no longer has {absent[0]} of {repository} as heedful knows it; put the set into "
+                "HEEDFUL_DATA, or give files."
+            ) from None
+        raise _unreachable(wanted_by, repository, "HF_HUB_OFFLINE is set" if _offline() else "no connection") from None
+    except Exception as error:
+        # The client's own transport errors have no common base that is stable over its releases.
+        home = type(error).__module__.split(".")[0]
+        if isinstance(error, OSError) and error.errno in (28, 13, 30):  # no space, no permission, read-only
+            raise WorkError(f"{wanted_by}: could not be stored ({error.strerror}: {error.filename}).") from None
+        if isinstance(error, OSError) or home in ("huggingface_hub", "httpx", "httpcore", "requests", "urllib3"):
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise _unreachable(wanted_by, repository, reason) from None
+        raise
+
+
+def cached_file(repository: str, name: str, revision: str) -> Path | None:
+    import huggingface_hub as hub
+
+    found = hub.try_to_load_from_cache(repository, name, repo_type="dataset", revision=revision)
+    return Path(found) if isinstance(found, str) else None
+
+
+def _unreachable(wanted_by: str, repository: str, reason: str) -> WorkError:
+    return WorkError(
+        f"{wanted_by}: not in HEEDFUL_DATA, not in the hub's cache, and {repository} on the hub cannot be reached "
+        f"({reason}); check the network, or set HEEDFUL_DATA to a folder that has {wanted_by}/."
+    )
+
+
+def _offline() -> bool:
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)

@@ -1,0 +1,180 @@
+"""From what a label column holds to class names or scores; what cannot be right is refused in words."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heedful.data.records import Kind
+from heedful.errors import RequestError
+
+MOST_INTEGER_CLASSES = 20
+"""More different whole numbers than this are taken for scores."""
+_MISSING = ("nan", "none", "null", "n/a", "na", "?")
+_WHOLE = re.compile(r"[+-]?\d+")
+_POINT_ZERO = re.compile(r"[+-]?\d+\.0+")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One label as read, and where, for messages."""
+
+    value: str
+    source: str
+    number: int
+    line: int | None = None
+
+    @property
+    def place(self) -> str:
+        return f"{self.source}, " + (f"row {self.number}" if self.line is None else f"line {self.line}")
+
+
+def decide_kind(cells: Sequence[Cell], asked: str) -> tuple[Kind, str]:
+    """ "classes" or "score", and the sentence that says why where the file had to decide."""
+    if asked not in ("auto", "classes", "score"):
+        raise RequestError(f"kind = {asked!r} is not known; it is 'auto', 'classes' or 'score'.")
+    if asked == "classes":
+        return "classes", ""
+    if asked == "score":
+        return "score", ""
+    values = {cell.value for cell in cells}
+    numbers = {value: number(value) for value in values}
+    broken = {v for v, n in numbers.items() if n is not None and math.isfinite(n) and not n.is_integer()}
+    if not broken:
+        if None in numbers.values():
+            return "classes", ""
+        if len(set(numbers.values())) <= MOST_INTEGER_CLASSES:
+            return "classes", (
+                f"The labels are {len(set(numbers.values()))} different whole numbers: taken as classes "
+                "(kind = 'score' takes them as scores)."
+            )
+        return "score", (
+            f"The labels are {len(set(numbers.values()))} different whole numbers: taken as scores "
+            "(kind = 'classes' takes them as classes)."
+        )
+    counts = Counter(cell.value for cell in cells)
+    if None in numbers.values() and sum(counts[v] for v in broken) * 2 < len(cells):
+        return "classes", ""
+    return "score", "The labels are numbers with fractions: taken as scores (kind = 'classes' takes them as classes)."
+
+
+def number(value: str) -> float | None:
+    """None if it is none; NaN and the infinities count as numbers here."""
+    if "_" in value or not value.isascii():  # Python's liberties, nobody's labels
+        return None
+    try:
+        found = float(value)
+    except ValueError:
+        return None
+    return found
+
+
+def to_scores(cells: Sequence[Cell]) -> list[float]:
+    """Finite numbers, or a sentence that names the first row that has none."""
+    scores = []
+    for cell in cells:
+        found = number(cell.value)
+        if found is None:
+            comma = "; write decimals with a point" if _DECIMAL_COMMA.fullmatch(cell.value) else ""
+            raise RequestError(
+                f"{cell.place}: {_short(cell.value)} is not a number, and the labels are taken as scores{comma}; "
+                "correct it, or say kind = 'classes'."
+            )
+        if not math.isfinite(found):
+            raise RequestError(
+                f"{cell.place}: the score is {cell.value}, and a score must be finite; correct or remove the row."
+            )
+        scores.append(found)
+    return scores
+
+
+def to_classes(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
+    """Class names, and notes. Numbers all written "1.0" become "1"; two spellings of one number are refused."""
+    notes: list[str] = []
+    first: dict[str, str] = {}
+    for cell in cells:
+        if cell.value not in first:
+            first[cell.value] = cell.place
+    _refuse_not_finite(first)
+    _refuse_decimal_commas(first)
+    _refuse_several(first)
+    rename = {}
+    if first and all(_POINT_ZERO.fullmatch(value) for value in first):
+        rename = {value: str(int(value.split(".")[0])) for value in first}
+        notes.append("The labels are whole numbers written with a decimal point; read without it.")
+    _refuse_two_spellings(first)
+    _refuse_free_text(first, len(cells))
+    lost = sorted(value for value in first if value.casefold() in _MISSING)
+    if lost:
+        notes.append(f"The label {_short(lost[0])} looks like a missing value, but is a class here.")
+    folded = Counter(value.casefold() for value in first)
+    alike = sorted(value for value in first if folded[value.casefold()] > 1)
+    if alike:
+        notes.append(f"Labels that differ only in case are different classes here: {', '.join(map(_short, alike))}.")
+    return [rename.get(cell.value, cell.value) for cell in cells], notes
+
+
+def in_order(names: set[str]) -> tuple[str, ...]:
+    """Numeric order if all are whole numbers, else alphabetical."""
+    if all(_WHOLE.fullmatch(name) for name in names):
+        return tuple(sorted(names, key=int))
+    return tuple(sorted(names))
+
+
+def _refuse_not_finite(first: dict[str, str]) -> None:
+    numeric = {value: number(value) for value in first}
+    if len(first) > 1 and None not in numeric.values():
+        for value, found in numeric.items():
+            if found is not None and not math.isfinite(found):
+                raise RequestError(f"{first[value]}: the label is {value}, no class among numbers; correct it.")
+
+
+def _refuse_decimal_commas(first: dict[str, str]) -> None:
+    if all(map(_DECIMAL_COMMA.fullmatch, first)):
+        for value, place in first.items():
+            if "," in value:
+                raise RequestError(f"{place}: the label {value!r} has a decimal comma; write scores with a point.")
+
+
+def _refuse_two_spellings(first: dict[str, str]) -> None:
+    seen: dict[float, str] = {}
+    for value in first:
+        found = number(value)
+        if found is None or math.isnan(found):
+            continue
+        if found in seen:
+            raise RequestError(
+                f"{first[value]}: the label {value!r} stands beside {seen[found]!r} ({first[seen[found]]}), the same "
+                "number written in two ways; write it in one."
+            )
+        seen[found] = value
+
+
+def _refuse_several(first: dict[str, str]) -> None:
+    """Labels such as "a|b", where a and b are also labels of other rows, are several labels in one cell."""
+    for mark in "|;,":
+        joined = {value: [part.strip() for part in value.split(mark)] for value in first if mark in value}
+        if not joined or not all(all(parts) for parts in joined.values()):
+            continue
+        uses = Counter(part for parts in joined.values() for part in set(parts))
+        if all(part in first or uses[part] > 1 for parts in joined.values() for part in parts):
+            value = next(iter(joined))
+            raise RequestError(
+                f"{first[value]}: the label {_short(value)} looks like several labels joined by {mark!r}; several "
+                "labels to a row are not supported, give each row one."
+            )
+
+
+def _refuse_free_text(first: dict[str, str], count: int) -> None:
+    if len(first) > MOST_INTEGER_CLASSES and 2 * len(first) > count:
+        value = next(iter(first))
+        raise RequestError(
+            f"{first[value]}: the label column has {len(first):,} different values in {count:,} rows, the first "
+            f"{_short(value)}; classes recur, so name another column."
+        )
+
+
+def _short(value: str) -> str:
+    return repr(value if len(value) <= 40 else value[:39] + "…")

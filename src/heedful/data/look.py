@@ -1,0 +1,120 @@
+"""A look at data before any of it is used: sizes, balance, lengths, examples and what may be wrong, as plain facts."""
+
+from pathlib import Path
+from typing import Any
+
+from heedful.data.checks import check_splits, label_balance, score_range, word_lengths
+from heedful.data.columns import guess_columns
+from heedful.data.files import columns_of
+from heedful.data.labels import decide_kind, in_order, to_classes, to_scores
+from heedful.data.named import NAMED, find_named, load_named, where_from
+from heedful.data.parts import read_part
+from heedful.data.records import Examples, fingerprint
+from heedful.errors import RequestError
+
+
+def look_at(source: str, text: str | None = None, pair: str | None = None, label: str | None = None) -> dict[str, Any]:
+    """Facts about a named set, or about one file as it is: not split, and shown even if it teaches nothing."""
+    if source in NAMED and not Path(source).is_file():
+        if text is not None or pair is not None:
+            raise RequestError(f"{source} is a named set with columns of its own; leave --text and --pair out.")
+        return _named(source, label)
+    path = Path(source)
+    if not path.exists() and not path.suffix and len(path.parts) == 1:
+        find_named(source)  # says which names there are
+    return _file(path, text, pair, label)
+
+
+def _named(name: str, label: str | None) -> dict[str, Any]:
+    entry = NAMED[name]
+    place, _ = where_from(entry)
+    dataset = load_named(name, {}, label)
+    return {
+        "name": name,
+        "what": entry.what,
+        "from": place,
+        "licence": dataset.licence,
+        "contamination": dataset.contamination,
+        "columns": {},
+        **_facts(dataset.splits(), dataset.kind, dataset.labels),
+        "hidden": list(dataset.hidden),
+        "notes": dataset.notes,
+    }
+
+
+def _file(path: Path, text: str | None, pair: str | None, label: str | None) -> dict[str, Any]:
+    text, pair, label, guessed = guess_columns(path, text, pair, label)
+    part = read_part(path, text, pair, label)
+    notes = [*([guessed] if guessed else []), *part.notes]
+    cells = part.answers()
+    kind: str | None = None
+    labels: tuple[str, ...] = ()
+    examples = part.examples()
+    if cells:
+        if len(cells) < len(part.cells):
+            lost = len(part.cells) - len(cells)
+            notes.append(f"{lost:,} of {len(part.cells):,} rows have no label; training leaves them out.")
+        kind, note = decide_kind(cells, "auto")
+        notes += [note] if note else []
+        found = part.examples(answered=True)
+        if kind == "classes":
+            names, said = to_classes(cells)
+            notes += said
+            labels = in_order(set(names))
+            examples = Examples(found.texts, found.pairs, names, None, found.rows)
+        else:
+            examples = Examples(found.texts, found.pairs, None, to_scores(cells), found.rows)
+    elif label is not None:
+        notes.append(f"Every {label!r} is empty: the labels are hidden.")
+    else:
+        notes.append("No label column was named or found; the file can be predicted, not learned from.")
+    splits = {"rows": examples}
+    findings = [finding.sentence.removeprefix("rows: ") for finding in check_splits(splits)]
+    return {
+        "name": path.name,
+        "what": "",
+        "from": str(path),
+        "licence": "",
+        "contamination": "",
+        "columns": {"text": text, "pair": pair, "label": label, "all": columns_of(path)},
+        **_facts(splits, kind, labels),
+        "hidden": [] if cells else ["rows"],
+        "notes": notes + [sentence[0].upper() + sentence[1:] for sentence in findings],
+    }
+
+
+def _facts(splits: dict[str, Examples], kind: str | None, labels: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "labels": list(labels),
+        "splits": {
+            name: {
+                "rows": len(examples),
+                "balance": label_balance(examples, labels) if examples.labels is not None else None,
+                "scores": score_range(examples) or None,
+                "words": word_lengths(examples),
+                "fingerprint": fingerprint(examples),
+            }
+            for name, examples in splits.items()
+        },
+        "examples": _some(next(iter(splits.values()))),
+    }
+
+
+def _some(examples: Examples, count: int = 3) -> list[dict[str, Any]]:
+    """The first of each label in turn, so that the examples differ."""
+    answers: list[Any] = list(examples.labels or examples.scores or [None] * len(examples))
+    first: dict[Any, int] = {}
+    for i, answer in enumerate(answers):
+        first.setdefault(answer, i)
+    chosen = sorted(first.values())[:count]
+    chosen += [i for i in range(min(count, len(examples))) if i not in chosen][: count - len(chosen)]
+    return [
+        {
+            "row": examples.rows[i],
+            "text": examples.texts[i],
+            "pair": None if examples.pairs is None else examples.pairs[i],
+            "label": answers[i],
+        }
+        for i in sorted(chosen)
+    ]

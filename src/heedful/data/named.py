@@ -1,0 +1,162 @@
+"""Named sets, loaded: from the data folder, the hub, the package, or made on the spot."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heedful.data import arithmetic
+from heedful.data.catalog import NAMED, NamedSet
+from heedful.data.files import read_rows
+from heedful.data.hub import cached_file, fetch_files
+from heedful.data.labels import Cell
+from heedful.data.layouts import Layout, read_layout
+from heedful.data.parts import Part, Plan, assemble
+from heedful.data.records import Dataset
+from heedful.errors import RequestError
+
+__all__ = ["NAMED", "NamedSet", "find_named", "load_named", "where_from"]
+
+DEV_SHARE, DEV_SEED = 0.1, 0
+"""Where the official dev split is scored as test, choices are made on rows carved from train, always the same."""
+
+
+def find_named(name: str) -> NamedSet:
+    if name not in NAMED:
+        near = difflib.get_close_matches(name, list(NAMED), n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise RequestError(f"{name!r} is not a named set; {meant}`heedful data` lists {', '.join(NAMED)}.")
+    return NAMED[name]
+
+
+def load_named(name: str, options: Mapping[str, Any], label: str | None = None, kind: str = "auto") -> Dataset:
+    """`label` may name the second answer that a set has (relatedness_score of sick); `kind` may only confirm."""
+    entry = find_named(name)
+    layout = entry.folder or entry.hub
+    score = entry.kind == "score"
+    if label is not None and layout is not None and label == layout.score:
+        score = True
+    elif label is not None and (layout is None or label != layout.label):
+        known = f"; it has {layout.label} and {layout.score}" if layout is not None and layout.score else ""
+        raise RequestError(f"{name} is a named set without a label {label!r}{known}; leave label out.")
+    if kind not in ("auto", "score" if score else "classes"):
+        raise RequestError(f"{name} has {'scores' if score else 'classes'}, not kind = {kind!r}; leave kind out.")
+    plan = Plan(
+        name,
+        "score" if score else "classes",
+        entry.labels,
+        DEV_SEED,
+        DEV_SHARE,
+        test_share=0,
+        licence=entry.licence,
+        contamination=entry.contamination,
+    )
+    if entry.source == "generated":
+        return _generated(options, plan)
+    official = _wants_official(name, options)
+    if entry.source == "package":
+        return assemble(_packaged(name), plan)
+    splits = ("train", "dev") if entry.hidden_test and not official else ("train", "dev", "test")
+    parts = _official_parts(entry, splits, score, plan)
+    if official and "test" not in parts:
+        raise RequestError(f"this copy of {name} has no test split; leave splits = 'official' out.")
+    if entry.hidden_test:
+        _without_true_test_labels(entry, parts, plan)
+    return assemble(parts, plan)
+
+
+def where_from(entry: NamedSet) -> tuple[str, bool]:
+    """Where the set would come from now, and whether it is there already (so that nothing would be fetched)."""
+    if entry.source == "generated":
+        return "generated", True
+    if entry.source == "package":
+        return "in the package", True
+    folder = data_folder()
+    if folder is not None and entry.folder is not None and _in_folder(folder, entry):
+        return str(folder / entry.name), True
+    if entry.hub is None:
+        return "needs HEEDFUL_DATA", False
+    hub = entry.hub
+    needed = [file for split, file in hub.files.items() if split != "test" or not entry.hidden_test]
+    present = all(cached_file(hub.repository, file, hub.revision) for file in needed)
+    return f"hub: {hub.repository}", present
+
+
+def data_folder() -> Path | None:
+    """HEEDFUL_DATA, if it is set."""
+    value = os.environ.get("HEEDFUL_DATA")
+    if not value:
+        return None
+    if not Path(value).is_dir():
+        raise RequestError(f"HEEDFUL_DATA={value} is not a folder; correct it or unset it.")
+    return Path(value)
+
+
+def _in_folder(folder: Path, entry: NamedSet) -> bool:
+    return entry.folder is not None and (folder / entry.name / entry.folder.files["train"]).is_file()
+
+
+def _official_parts(entry: NamedSet, splits: tuple[str, ...], score: bool, plan: Plan) -> dict[str, Part]:
+    folder = data_folder()
+    layout: Layout | None
+    if folder is not None and _in_folder(folder, entry):
+        layout = entry.folder
+        assert layout is not None  # it has just been found
+        files = {split: layout.files[split] for split in splits if split in layout.files}
+        paths = [folder / entry.name / file for file in files.values()]
+        if entry.remark:
+            plan.notes.append(f"{entry.name}: {entry.remark}.")
+    else:
+        layout = entry.hub
+        if layout is None:
+            raise RequestError(
+                f"{entry.name} is not on the hub; set HEEDFUL_DATA to a folder that has "
+                f"{entry.name}/{entry.folder.files['train'] if entry.folder else ''}."
+            )
+        files = {split: layout.files[split] for split in splits}
+        paths = fetch_files(layout.repository, list(files.values()), layout.revision, entry.name)
+        plan.notes.append(f"{entry.name}: from {layout.repository} on the hub.")
+    return {
+        split: read_layout(layout, split, path, entry.labels if not score else (), score)
+        for split, path in zip(files, paths, strict=True)
+    }
+
+
+def _without_true_test_labels(entry: NamedSet, parts: dict[str, Part], plan: Plan) -> None:
+    """Nothing is chosen on rows that are reported: official dev becomes test, unless the official test is there."""
+    if "test" in parts:
+        parts["test"].cells = [None] * len(parts["test"].cells)
+        return
+    parts["test"] = parts.pop("dev")
+    plan.notes.append(
+        f"test: the official dev split, since {entry.name} has no public test labels; dev is carved from train."
+    )
+
+
+def _wants_official(name: str, options: Mapping[str, Any]) -> bool:
+    for key, value in options.items():
+        if key != "splits" or value != "official":
+            raise RequestError(f"{name} has no option {key} = {value!r}; it has splits = 'official' alone.")
+    return bool(options)
+
+
+def _packaged(name: str) -> dict[str, Part]:
+    path = Path(__file__).with_name(f"{name}.csv")
+    parts = {split: Part(path.name) for split in ("train", "dev", "test")}
+    for row in read_rows(path, "text", label="label"):
+        part = parts[row.raw["split"]]
+        part.texts.append(row.text)
+        part.cells.append(None if row.label is None else Cell(row.label, path.name, row.number, row.line))
+        part.rows.append(row.number)
+    return parts
+
+
+def _generated(options: Mapping[str, Any], plan: Plan) -> Dataset:
+    parts = {}
+    for split, examples in arithmetic.generate(options).items():
+        cells: list[Cell | None] = [
+            Cell(label, plan.name, row) for label, row in zip(examples.labels or [], examples.rows, strict=True)
+        ]
+        parts[split] = Part(plan.name, examples.texts, None, cells, examples.rows)
+    return assemble(parts, plan)

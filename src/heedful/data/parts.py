@@ -1,0 +1,217 @@
+"""What was read, split by split, before it is a data set: answers still as cells, with their places."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from heedful.data.checks import check_splits, count_of, listed
+from heedful.data.disk import encoding_of
+from heedful.data.files import Unreadable, columns_of, format_of, read_rows
+from heedful.data.labels import Cell, decide_kind, in_order, to_classes, to_scores
+from heedful.data.records import SPLITS, Dataset, Examples, Kind, fingerprint
+from heedful.data.splits import carve
+from heedful.errors import RequestError
+
+_TOLERATED = 0.1
+"""Share of rows that may be unreadable before the file counts as broken."""
+_CHANCE = 1e-6
+"""Below this probability, a test split with one label throughout has placeholders, not labels."""
+
+
+@dataclass
+class Part:
+    """One split as read."""
+
+    source: str
+    texts: list[str] = field(default_factory=list)
+    pairs: list[str] | None = None
+    cells: list[Cell | None] = field(default_factory=list)
+    """None where the label is missing."""
+    rows: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def examples(self, answered: bool = False) -> Examples:
+        """Without answers yet; `answered`: only the rows that have one."""
+        found = Examples(self.texts, self.pairs, None, None, self.rows)
+        return found.take(i for i, cell in enumerate(self.cells) if cell is not None) if answered else found
+
+    def answers(self) -> list[Cell]:
+        return [cell for cell in self.cells if cell is not None]
+
+
+def read_part(path: Path, text: str, pair: str | None, label: str | None, label_may_lack: bool = False) -> Part:
+    """A whole file; rows that cannot be read are left out and named in the notes."""
+    if label_may_lack and label is not None and label not in columns_of(path):
+        label = None
+    part = Part(str(path), pairs=None if pair is None else [])
+    lost: list[Unreadable] = []
+    for row in read_rows(path, text, pair, label, skip=lost.append):
+        part.texts.append(row.text)
+        if part.pairs is not None:
+            part.pairs.append(row.pair or "")
+        part.cells.append(None if row.label is None else Cell(row.label, str(path), row.number, row.line))
+        part.rows.append(row.number)
+    if lost and len(lost) > _TOLERATED * (len(lost) + len(part.rows)):
+        raise RequestError(
+            f"{path}: {len(lost):,} of {len(lost) + len(part.rows):,} rows cannot be read (the first: {lost[0].place}, "
+            f"{lost[0].reason}); correct the file."
+        )
+    if not part.rows:
+        raise RequestError(f"{path} has column names but no rows; give it rows.")
+    if not any(text.strip() for text in part.texts):
+        raise RequestError(f"{path}: every {text!r} is empty; name another column.")
+    if lost:
+        part.notes.append(_left_out(path, lost))
+    if format_of(path) != "parquet" and encoding_of(path) == "utf-16":
+        part.notes.append(f"{path.name} is UTF-16, and was read as such.")
+    return part
+
+
+def _left_out(path: Path, lost: Sequence[Unreadable]) -> str:
+    word = "line" if lost[0].line is not None else "row"
+    places = [bad.number if bad.line is None else bad.line for bad in lost]
+    return (
+        f"{path.name}: {count_of(len(lost), 'row')} could not be read and {'is' if len(lost) == 1 else 'are'} left out "
+        f"({word if len(lost) == 1 else word + 's'} {listed(places, 20)}; the first {lost[0].reason})."
+    )
+
+
+def why_hidden(train: Sequence[Cell], test: Part) -> str:
+    """The reason why the labels of a test split cannot be real ones, or nothing."""
+    values = {cell.value for cell in test.answers()}
+    if not values:
+        return "it has no labels"
+    if len(values) > 1 or None in test.cells:
+        return ""
+    (value,) = values
+    known = Counter(cell.value for cell in train)
+    if value in ("-1", "-1.0") and not known[value]:
+        return "its labels are all -1"
+    share = max(known[value], 1) / max(len(train), 1)
+    if len(known) > 1 and len(test.cells) >= 10 and len(test.cells) * math.log(share) < math.log(_CHANCE):
+        return f"its labels are all {value!r}, a placeholder"
+    return ""
+
+
+@dataclass
+class Plan:
+    """How parts become a data set, beyond what they hold."""
+
+    name: str
+    kind: str = "auto"
+    labels: tuple[str, ...] | None = None
+    """Fixed names, of named sets; else taken from the data."""
+    seed: int = 0
+    dev_share: float = 0.1
+    test_share: float = 0.2
+    licence: str = ""
+    contamination: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
+    """Answers decided and converted, missing splits carved from train, everything noted that a report should say."""
+    notes = [*plan.notes, *(note for part in parts.values() for note in part.notes)]
+    for split, part in parts.items():
+        missing = [row for row, cell in zip(part.rows, part.cells, strict=True) if cell is None]
+        if split == "train" and len(missing) == len(part.cells):
+            raise RequestError(f"{part.source}: no row has a label, so there is nothing to learn; name another column.")
+        if missing and len(missing) < len(part.cells):
+            notes.append(
+                f"{split}: {count_of(len(missing), 'row has', 'rows have')} no label and "
+                f"{'is' if len(missing) == 1 else 'are'} left out ({'row' if len(missing) == 1 else 'rows'} "
+                f"{listed(missing)})."
+            )
+    hidden = []
+    for split in ("dev", "test"):
+        if split in parts and (reason := why_hidden(parts["train"].answers(), parts[split])):
+            if split == "dev":
+                raise RequestError(
+                    f"{parts[split].source}: nothing can be chosen on it, since {reason}; leave it out, and a dev "
+                    "split is carved from train."
+                )
+            hidden.append(split)
+            notes.append(f"{split}: {reason}, so its labels count as hidden: predictions yes, scores no.")
+    splits, kind, labels, said = _answer(parts, hidden, plan)
+    notes += said
+    notes += _carve_missing(splits, plan)
+    notes += [finding.sentence for finding in check_splits(splits)]
+    return Dataset(
+        name=plan.name,
+        kind=kind,
+        labels=labels,
+        train=splits["train"],
+        dev=splits.get("dev"),
+        test=splits.get("test"),
+        hidden=tuple(hidden),
+        fingerprints={split: fingerprint(splits[split]) for split in SPLITS if split in splits},
+        licence=plan.licence,
+        contamination=plan.contamination,
+        notes=notes,
+    )
+
+
+def _answer(
+    parts: dict[str, Part], hidden: list[str], plan: Plan
+) -> tuple[dict[str, Examples], Kind, tuple[str, ...], list[str]]:
+    """Cells to class names or scores, decided over all splits together."""
+    shown = [split for split in parts if split not in hidden]
+    cells = [cell for split in shown for cell in parts[split].answers()]
+    kind, note = decide_kind(cells, plan.kind)
+    notes = [note] if note else []
+    classes: list[str] = []
+    scores: list[float] = []
+    if kind == "classes":
+        classes, said = to_classes(cells) if plan.labels is None else ([cell.value for cell in cells], [])
+        notes += said
+    else:
+        scores = to_scores(cells)
+    splits, at = {}, 0
+    for split in parts:
+        if split in hidden:
+            splits[split] = parts[split].examples()
+            continue
+        found = parts[split].examples(answered=True)
+        end = at + len(found)
+        splits[split] = Examples(
+            found.texts,
+            found.pairs,
+            classes[at:end] if kind == "classes" else None,
+            scores[at:end] if kind == "score" else None,
+            found.rows,
+        )
+        at = end
+    train = splits["train"]
+    different = set(train.labels or train.scores or [])
+    if len(different) < 2:
+        thing = "label" if kind == "classes" else "score"
+        raise RequestError(
+            f"{parts['train'].source}: every {thing} is {next(iter(different))!r}, so there is nothing to learn; give "
+            f"rows with at least two different {thing}s, or name another column."
+        )
+    labels = plan.labels or in_order(set(classes))
+    return splits, kind, labels if kind == "classes" else (), notes
+
+
+def _carve_missing(splits: dict[str, Examples], plan: Plan) -> list[str]:
+    """Shares are of the train split as given, so that both carved leave 1 - dev_share - test_share."""
+    notes = []
+    given = len(splits["train"])
+    for split, share in (("test", plan.test_share), ("dev", plan.dev_share)):
+        if split in splits or share == 0:
+            continue
+        train = splits["train"]
+        stay, go = carve(train, share * given / len(train), plan.seed)
+        if not go or not stay:
+            raise RequestError(
+                f"{plan.name}: {count_of(given, 'row')} cannot give a {split} split of {100 * share:g} % with "
+                f"equal texts on one side; give more rows, or a {split} file."
+            )
+        splits["train"], splits[split] = train.take(stay), train.take(go)
+        notes.append(
+            f"{split}: {len(go):,} rows carved from train (stratified, {100 * share:g} % of {given:,}, seed "
+            f"{plan.seed}, equal texts kept together)."
+        )
+    return notes

@@ -1,0 +1,74 @@
+"""Splits that we make ourselves: seeded, stratified, and never one text on two sides."""
+
+import hashlib
+from collections.abc import Hashable, Sequence
+
+from heedful.data.records import Examples
+from heedful.errors import RequestError
+
+_BINS = 10
+"""Scores are stratified by tenths of their ranks."""
+
+
+def carve(examples: Examples, share: float, seed: int, keep: int = 1) -> tuple[list[int], list[int]]:
+    """Indices that stay and indices that go, each in the order of the file.
+
+    Every class gives its share, rounded so that the total is right, and keeps at least `keep` rows. Which rows go is
+    decided by a hash of the seed and the text: it does not depend on the order of the rows, on the version of a
+    library, or on what other rows there are in the class; and rows with equal texts go or stay together.
+    """
+    strata = _strata(examples)
+    groups: dict[Hashable, dict[tuple[str, str], list[int]]] = {}
+    home: dict[tuple[str, str], Hashable] = {}
+    for i, key in enumerate(examples.identities()):
+        stratum = home.setdefault(key, strata[i])
+        groups.setdefault(stratum, {}).setdefault(key, []).append(i)
+    sizes = {stratum: sum(map(len, found.values())) for stratum, found in groups.items()}
+    gone: set[int] = set()
+    for stratum, wanted in _quotas(sizes, share, keep).items():
+        taken = 0
+        for key in sorted(groups[stratum], key=lambda key: _order(seed, key)):
+            rows = groups[stratum][key]
+            if taken + len(rows) <= wanted:
+                gone.update(rows)
+                taken += len(rows)
+    every = range(len(examples))
+    return [i for i in every if i not in gone], [i for i in every if i in gone]
+
+
+def check_shares(dev_share: float, test_share: float) -> None:
+    for name, share in (("dev_share", dev_share), ("test_share", test_share)):
+        if not 0 <= share < 1:
+            raise RequestError(f"{name} = {share} must be at least 0 and below 1.")
+    if dev_share + test_share >= 1:
+        raise RequestError(f"dev_share + test_share = {dev_share + test_share} leaves nothing to train on; lower them.")
+
+
+def _strata(examples: Examples) -> Sequence[Hashable]:
+    if examples.labels is not None:
+        return examples.labels
+    if examples.scores is None:
+        return [""] * len(examples)
+    scores, texts = examples.scores, examples.texts
+    order = sorted(range(len(examples)), key=lambda i: (scores[i], texts[i]))
+    strata = [0] * len(examples)
+    for rank, i in enumerate(order):
+        strata[i] = rank * _BINS // len(order)
+    return strata
+
+
+def _quotas(sizes: dict[Hashable, int], share: float, keep: int) -> dict[Hashable, int]:
+    """Largest remainders: each stratum its share rounded down, then one more where the most was lost."""
+    total = max(1, round(share * sum(sizes.values())))
+    quotas = {stratum: min(int(share * size), max(0, size - keep)) for stratum, size in sizes.items()}
+    by_loss = sorted(sizes, key=lambda stratum: (quotas[stratum] - share * sizes[stratum], str(stratum)))
+    for stratum in by_loss:
+        if sum(quotas.values()) >= total:
+            break
+        if quotas[stratum] < sizes[stratum] - keep:
+            quotas[stratum] += 1
+    return quotas
+
+
+def _order(seed: int, key: tuple[str, str]) -> bytes:
+    return hashlib.sha256("\0".join((str(seed), *key)).encode("utf-8", "surrogatepass")).digest()

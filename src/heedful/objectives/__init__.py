@@ -1,0 +1,1 @@
+"""One file per objective: examples → items → batch, batch → loss, outputs → metrics."""

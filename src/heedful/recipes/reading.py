@@ -1,0 +1,156 @@
+"""From TOML to a checked `Recipe`: every mistake is one sentence with the key and, if it is near, the right one."""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from heedful.errors import RequestError
+from heedful.recipes.schema import Recipe
+
+
+def builtin_names() -> list[str]:
+    return sorted(p.name.removesuffix(".toml") for p in _folder().iterdir() if p.name.endswith(".toml"))
+
+
+def read_recipe(source: str | Path, settings: Sequence[str] = ()) -> Recipe:
+    """A file, or the name of a built-in recipe; `settings` are `key=value` in TOML, later ones win."""
+    content, place = _content(source)
+    for setting in settings:
+        key, value = _setting(setting)
+        _put(content, key, value)
+    return make_recipe(content, place)
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """`key=value` settings as the tables that they make."""
+    content: dict[str, Any] = {}
+    for setting in settings:
+        _put(content, *_setting(setting))
+    return content
+
+
+def make_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
+    try:
+        recipe = Recipe.model_validate(content)
+    except ValidationError as error:
+        raise RequestError(f"{place}: {_sentence(error)}") from None
+    _refuse_contradictions(recipe, place)
+    return recipe
+
+
+def _content(source: str | Path) -> tuple[dict[str, Any], str]:
+    path = Path(source)
+    if not path.exists() and str(source) in builtin_names():
+        return tomllib.loads((_folder() / f"{source}.toml").read_text(encoding="utf-8")), f"recipe {source}"
+    if not path.is_file():
+        near = difflib.get_close_matches(str(source), builtin_names(), 1)
+        hint = f"did you mean {near[0]}?" if near else "`heedful recipes` lists those that come along."
+        raise RequestError(f"{source}: no such file, and no recipe of that name; {hint}")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path)  # some editors put a mark in front
+    except tomllib.TOMLDecodeError as error:
+        raise RequestError(f"{path}: not valid TOML: {error}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"{path}: cannot be read ({error}).") from None
+
+
+def _folder() -> Any:
+    return resources.files("heedful.recipes") / "builtin"
+
+
+def _setting(setting: str) -> tuple[list[str], Any]:
+    key, equals, value = setting.partition("=")
+    if not equals or not key.strip():
+        raise RequestError(f"--set {setting}: write key=value, such as training.lr=1e-4.")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()  # a bare word is a string, as people type it
+    return [k.strip() for k in key.split(".")], parsed
+
+
+def _put(content: dict[str, Any], key: list[str], value: Any) -> None:
+    for part in key[:-1]:
+        content = content.setdefault(part, {})
+        if not isinstance(content, dict):
+            raise RequestError(f"--set {'.'.join(key)}: {part} is not a table.")
+    content[key[-1]] = value
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first mistake; there may be more, but one at a time can be mended."""
+    mistake = error.errors()[0]
+    key = ".".join(str(part) for part in mistake["loc"] if not str(part).startswith(("list[", "int", "function")))
+    if mistake["type"] == "extra_forbidden":
+        *table, name = [str(part) for part in mistake["loc"]]
+        allowed = list(_table(table).model_fields)
+        near = difflib.get_close_matches(name, allowed, 1)
+        hint = f"did you mean {'.'.join([*table, near[0]])}?" if near else f"allowed are {', '.join(allowed)}."
+        return f"there is no key {key}; {hint}"
+    if mistake["type"] == "missing":
+        return f"the key {key} is missing."
+    message = mistake["msg"][0].lower() + mistake["msg"][1:]
+    return f"{key} = {mistake['input']!r} is not right: {message}."
+
+
+def _table(path: Sequence[str]) -> type[BaseModel]:
+    table: type[BaseModel] = Recipe
+    for part in path:
+        annotation = table.model_fields[part].annotation
+        options = [annotation, *get_args(annotation)]
+        table = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
+    return table
+
+
+def _refuse_contradictions(recipe: Recipe, place: str) -> None:
+    model, data, tokenizer = recipe.model, recipe.data, recipe.tokenizer
+    if (model.name is None) == (model.shape is None):
+        raise RequestError(f"{place}: [model] needs either name or shape.")
+    if model.shape is not None and (tokenizer is None or (tokenizer.name is None) == (tokenizer.kind is None)):
+        raise RequestError(f"{place}: a model.shape needs [tokenizer] with either name or kind.")
+    if model.name is not None and tokenizer is not None:
+        raise RequestError(f"{place}: [tokenizer] goes with model.shape; {model.name} brings its own.")
+    if model.shape is not None and recipe.tuning.method == "frozen":
+        raise RequestError(f'{place}: tuning.method = "frozen" on random weights learns nothing; use "full".')
+    if (data.name is None) == (data.train is None):
+        raise RequestError(f"{place}: [data] needs either name or train.")
+    if data.train is not None and (data.text is None or data.label is None):
+        raise RequestError(f"{place}: data.train needs data.text and data.label, the names of its columns.")
+    if recipe.training.long_texts == "chunk" and data.pair is not None:
+        raise RequestError(f'{place}: training.long_texts = "chunk" is for single texts, not for pairs.')
+    seeds = [] if isinstance(recipe.seeds, int) and recipe.seeds > 10_000 else recipe.seed_list()
+    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
+        raise RequestError(f"{place}: seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")
+
+
+def explain_key(key: str) -> str:
+    """The reference of one key or table: its docstring, type and default."""
+    *path, name = key.split(".")
+    try:
+        table = _table(path)
+        field = table.model_fields[name]
+    except (KeyError, StopIteration):
+        keys = list(all_keys())
+        near = difflib.get_close_matches(key, keys, 1)
+        hint = f"did you mean {near[0]}?" if near else "`heedful recipes --explain all` lists all keys."
+        raise RequestError(f"there is no key {key}; {hint}") from None
+    if name in {k.split(".")[0] for k in all_keys() if "." in k} and not path:
+        return "\n\n".join(explain_key(k) for k in all_keys() if k.startswith(f"{name}."))
+    default = "required" if field.is_required() else f"default {field.default!r}"
+    kind = str(field.annotation).replace("typing.", "").removeprefix("<class '").removesuffix("'>")
+    return f"{key}  ({kind}; {default})\n  {' '.join((field.description or '').split())}"
+
+
+def all_keys(table: type[BaseModel] = Recipe, before: str = "") -> Iterator[str]:
+    for name, field in table.model_fields.items():
+        options = [field.annotation, *get_args(field.annotation)]
+        inner = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        if inner:
+            yield from all_keys(inner[0], f"{before}{name}.")
+        else:
+            yield f"{before}{name}"

@@ -1,0 +1,144 @@
+"""What a recipe may say. Each table is one word of the design; each field's docstring is its reference."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Pooling = Literal["cls", "first", "mean", "max", "last"]
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, strict=True, allow_inf_nan=False
+    )
+
+
+class ModelTable(Table):
+    name: str | None = None
+    """A directory, a hub id, or a name that `heedful models` lists. Either this or `shape`."""
+    shape: str | None = None
+    """A named shape (`heedful models` lists them) with random weights drawn from the run's seed; needs [tokenizer]."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub model."""
+    pooling: Pooling | None = None
+    """Which state the head reads: "cls" (the first through the checkpoint's pooler, as Hugging Face does), "first",
+    "mean", "max" or "last". Default: "mean" if the body is frozen, else what the family's own classifier reads."""
+    head: Literal["linear", "two-layer"] = "linear"
+    """The classifier: one linear map, or two with tanh between them."""
+    dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout before the classifier. Default: what the checkpoint's config says."""
+
+
+class TokenizerTable(Table):
+    name: str | None = None
+    """Take the tokenizer of this model (directory, hub id or name)."""
+    kind: Literal["wordpiece", "bpe"] | None = None
+    """Or train one on the training texts: WordPiece (lower-cased) or byte-level BPE."""
+    size: int = Field(8000, ge=100, le=200_000)
+    """Entries of a trained tokenizer."""
+
+
+class DataTable(Table):
+    name: str | None = None
+    """A named set that `heedful data` lists. Either this or `train`."""
+    train: str | None = None
+    """A file to train on: CSV, TSV, JSONL or Parquet."""
+    dev: str | None = None
+    """A file to choose on. Default: carved from `train`, stratified."""
+    test: str | None = None
+    """A file to report on. Default: carved from `train`, stratified."""
+    text: str | None = None
+    """The column with the text."""
+    pair: str | None = None
+    """The column with the second text of a pair."""
+    label: str | None = None
+    """The column with the label, or with the score of a regression."""
+    kind: Literal["auto", "classes", "score"] = "auto"
+    """Whether `label` holds classes or a score."""
+    split_seed: int = 0
+    """Seed of the splits that are carved; fixed over the seeds of a study, so that all runs see the same rows."""
+    dev_share: float = Field(0.1, gt=0, lt=0.9)
+    """Share of the training rows that become dev when there is no dev file."""
+    test_share: float = Field(0.2, gt=0, lt=0.9)
+    """Share of the training rows that become test when there is no test file."""
+    options: dict[str, int | float | str] = {}
+    """What a generated set can be told, such as {size = 2000, seed = 0} for arithmetic."""
+    limit: int | None = Field(None, ge=1)
+    """Train on this many rows only, the first of a seeded shuffle."""
+
+
+class ObjectiveTable(Table):
+    kind: Literal["classify"] = "classify"
+    """What is learned."""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """Share of the target that is spread over all classes."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """"balanced" weighs each class by the inverse of its frequency in train."""
+
+
+class TuningTable(Table):
+    method: Literal["full", "frozen"] = "full"
+    """Which weights move: "full" all of them, "frozen" the head alone, on features that are computed once."""
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    """Each layer's learning rate is this times that of the layer above it; 1: the same everywhere."""
+    reinit_layers: int = Field(0, ge=0)
+    """How many of the top layers start from fresh weights."""
+
+
+class TrainingTable(Table):
+    epochs: int = Field(3, ge=1, le=10_000)
+    """Passes over the training rows."""
+    batch_size: int = Field(32, ge=1)
+    """Rows in a step."""
+    batch_tokens: int | None = Field(None, ge=16)
+    """Instead of `batch_size`: as many rows in a step as keep rows times longest row within this many tokens."""
+    accumulate: int = Field(1, ge=1)
+    """Into how many parts a step's rows are cut, to save memory; the result is the same."""
+    lr: float = Field(5e-5, gt=0)
+    """The highest learning rate."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the learning rate falls after the warm-up: to zero in a line, to zero in a cosine, or not at all."""
+    warmup: float = Field(0.1, ge=0, lt=1)
+    """Share of all steps over which the learning rate rises from zero."""
+    weight_decay: float = Field(0.01, ge=0)
+    """AdamW's decay, on matrices alone: biases and norms are left out."""
+    clip: float | None = Field(1.0, gt=0)
+    """Largest norm of the gradient; longer ones are scaled down to it."""
+    max_length: int = Field(128, ge=4)
+    """Longest text in tokens, special tokens included."""
+    long_texts: Literal["cut", "chunk"] = "cut"
+    """What happens beyond `max_length`: the rest is cut off, or the text read in chunks and their states averaged."""
+    patience: int | None = Field(None, ge=1)
+    """Stop when dev has not improved for this many epochs."""
+    keep: Literal["best", "last"] = "best"
+    """Which weights become the model: the best on dev, or the last."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to compute; "auto" takes a GPU if there is one. CUDA trains in mixed precision."""
+    threads: int | None = Field(None, ge=1)
+    """Threads of the CPU. Default: PyTorch's own. Sums differ in the last bit between thread counts."""
+    checkpoint_seconds: float = Field(60.0, ge=0)
+    """How often a resumable state is written; also at the end of each epoch."""
+
+
+class EvaluationTable(Table):
+    metric: Literal["auto", "accuracy", "macro_f1", "f1", "matthews", "pearson", "spearman", "log_loss"] = "auto"
+    """What dev is judged by. Default: accuracy for classes, pearson for scores."""
+    baselines: bool = True
+    """Whether random, majority and TF-IDF baselines stand beside the result."""
+
+
+class Recipe(Table):
+    format: Literal[1] = 1
+    """Version of this schema."""
+    seeds: list[int] | int = 1
+    """The seeds to run: a list, or how many counting from 0."""
+    model: ModelTable
+    tokenizer: TokenizerTable | None = None
+    data: DataTable
+    objective: ObjectiveTable = ObjectiveTable()
+    tuning: TuningTable = TuningTable()
+    training: TrainingTable = TrainingTable()
+    evaluation: EvaluationTable = EvaluationTable()
+
+    def seed_list(self) -> list[int]:
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)

@@ -1,0 +1,260 @@
+"""Charts as Vega-Lite specifications: rows of plain data in, a chart out.
+
+Text and lines take the colour of the page (`currentColor`) and fills are drawn over it by opacity, so that one
+specification serves light, dark and paper. On the page a chart is as wide as its container, as a picture `PNG_WIDTH`.
+The names of fields are ours; a user's text is data alone.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+import altair as alt
+
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+Rows = Sequence[dict[str, Any]]
+
+ACCENT, SECOND, QUIET = "#3b7dd8", "#d9822b", "#7f8894"
+PALETTE = [ACCENT, SECOND, "#2f9e77", "#b15bb5", "#c94f4f", "#8f8f2e", "#2aa5b8", "#a0684a"]
+"""Each stands out from white and from near-black alike."""
+INK = "#22262b"
+PNG_WIDTH = 640
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif'
+MOST_COUNTS = 16
+"""Classes up to which a confusion matrix has its counts written in."""
+
+
+def loss_curve(rows: Rows) -> Chart:
+    """Rows of step, loss."""
+    base = alt.Chart(_data(thinned(rows, "step", "loss")), height=220)
+    line = base.mark_line(color=ACCENT, strokeWidth=1.5, tooltip=True)
+    return cast("Chart", line.encode(x=_number("step", "step"), y=_number("loss", "training loss")))
+
+
+def score_curve(rows: Rows, title: str, best: float | None, baseline: tuple[str, float] | None) -> Chart:
+    """Rows of step, score on dev; the step that was kept, and the best baseline for comparison."""
+    layers: list[alt.Chart] = [
+        alt.Chart(_data(rows), height=220)
+        .mark_line(color=ACCENT, strokeWidth=1.5, point=alt.OverlayMarkDef(color=ACCENT, size=36), tooltip=True)
+        .encode(x=_number("step", "step"), y=_number("score", title))
+    ]
+    if best is not None:
+        layers.append(
+            alt.Chart(_data([{"step": best}]))
+            .mark_rule(color=SECOND, strokeDash=[2, 3])
+            .encode(x=_number("step", "step"))
+        )
+    if baseline is not None:
+        layers.extend(_baseline(*baseline))
+    return alt.layer(*layers)
+
+
+def bands(rows: Rows, title: str, settings: Sequence[str], baseline: tuple[str, float] | None) -> Chart:
+    """Rows of setting, epoch, score (the mean over seeds), low, high (± one deviation)."""
+    base = alt.Chart(_data(rows), height=280).encode(x=_number("epoch", "epoch"), color=_by_setting(settings))
+    area = base.mark_area(opacity=0.16).encode(y=_number("low", title), y2="high:Q")
+    line = base.mark_line(strokeWidth=1.7, point=alt.OverlayMarkDef(size=26)).encode(
+        y=_number("score", title), tooltip=_tips("setting", "epoch", "score", "low", "high", "seeds")
+    )
+    return alt.layer(area, line, *(_baseline(*baseline) if baseline else ()))
+
+
+def confusion(rows: Rows, labels: Sequence[str], choice: Sequence[str] = ()) -> Chart:
+    """Rows of gold, predicted, n, share (of the gold class), and setting where `choice` offers settings to pick."""
+    base = alt.Chart(_data(rows), height=max(160, min(26, 900 // len(labels)) * len(labels)))
+    if choice:
+        pick = alt.param(
+            name="setting_shown", value=choice[0], bind=alt.binding_select(options=list(choice), name="Setting ")
+        )
+        base = base.add_params(pick).transform_filter("datum.setting === setting_shown")
+    few = len(labels) <= MOST_COUNTS
+    angle = 0 if len(labels) * max(len(label) for label in labels) <= 36 else -40 if few else -90
+    font = 11 if len(labels) <= 24 else 8
+    axis: dict[str, Any] = {"labelLimit": 110, "labelFontSize": font, "ticks": False, "domain": False, "grid": False}
+    axis["labelOverlap"] = "greedy"
+    base = base.encode(
+        x=alt.X("predicted:N", sort=list(labels), title="predicted", axis=alt.Axis(labelAngle=angle, **axis)),
+        y=alt.Y("gold:N", sort=list(labels), title="gold", axis=alt.Axis(**axis)),
+        tooltip=_tips("gold", "predicted", "n", "share"),
+    )
+    cells = base.mark_rect(color=ACCENT, stroke="currentColor", strokeOpacity=0.12, strokeWidth=0.5).encode(
+        fillOpacity=alt.FillOpacity("share:Q", scale=alt.Scale(domain=[0, 1], range=[0.02, 0.62]), legend=None),
+    )
+    if not few:
+        return cast("Chart", cells)
+    return alt.layer(cells, base.mark_text(color="currentColor", fontSize=11).encode(text=alt.Text("n:Q", format=",d")))
+
+
+def reliability(rows: Rows, choice: Sequence[str] = ()) -> Chart:
+    """Rows of low, high, confidence, accuracy, n, and setting where `choice` offers settings to pick."""
+    base = alt.Chart(_data(rows), height=300)
+    if choice:
+        pick = alt.param(
+            name="setting_shown", value=choice[0], bind=alt.binding_select(options=list(choice), name="Setting ")
+        )
+        base = base.add_params(pick).transform_filter("datum.setting === setting_shown")
+    unit = alt.Scale(domain=[0, 1])
+    bars = base.mark_rect(color=ACCENT, opacity=0.22, stroke=ACCENT, strokeWidth=0.5).encode(
+        x=alt.X("low:Q", scale=unit, title="confidence", axis=alt.Axis(tickCount=5)),
+        x2="high:Q",
+        y=alt.Y("accuracy:Q", scale=unit, title="share that is right"),
+        y2=alt.Y2Datum(0),
+        tooltip=_tips("confidence", "accuracy", "n"),
+    )
+    points = base.mark_circle(color=ACCENT, opacity=1).encode(
+        x=alt.X("confidence:Q", scale=unit, title="confidence"),
+        y=alt.Y("accuracy:Q", scale=unit, title="share that is right"),
+        size=alt.Size("n:Q", scale=alt.Scale(range=[15, 260]), legend=None),
+        tooltip=_tips("confidence", "accuracy", "n"),
+    )
+    diagonal = (
+        alt.Chart(_data([{"x": 0, "y": 0}, {"x": 1, "y": 1}]))
+        .mark_line(color=QUIET, strokeDash=[4, 4], strokeWidth=1)
+        .encode(x=alt.X("x:Q", scale=unit, title="confidence"), y=alt.Y("y:Q", title="share that is right"))
+    )
+    return alt.layer(bars, diagonal, points)
+
+
+def score_against_cost(
+    seeds: Rows, means: Rows, title: str, settings: Sequence[str], baseline: tuple[str, float] | None
+) -> Chart:
+    """Every seed as a small dot (setting, seed, seconds, score), each mean as a large one with its interval."""
+    seconds = alt.X(
+        "seconds:Q",
+        title="training time in seconds, logarithmic",
+        scale=alt.Scale(type="log", nice=False, padding=24),
+        axis=alt.Axis(tickCount=5, format="~s"),
+    )
+    small = (
+        alt.Chart(_data(seeds), height=280)
+        .mark_circle(size=30, opacity=0.45)
+        .encode(
+            x=seconds,
+            y=_number("score", title),
+            color=_by_setting(settings),
+            tooltip=_tips("setting", "seed", "seconds", "score"),
+        )
+    )
+    base = alt.Chart(_data(means)).encode(x=seconds, color=_by_setting(settings))
+    tips = _tips("setting", "seconds", "score", "low", "high", "seeds")
+    bars = base.mark_rule(strokeWidth=1.6).encode(y=_number("low", title), y2="high:Q", tooltip=tips)
+    large = base.mark_point(filled=True, size=120, opacity=1).encode(y=_number("score", title), tooltip=tips)
+    return alt.layer(small, bars, large, *(_baseline(*baseline) if baseline else ()))
+
+
+def class_bars(rows: Rows, labels: Sequence[str]) -> Chart:
+    """Rows of label, f1, precision, recall, support; low and high where there are several seeds."""
+    bar = max(11, min(24, 700 // len(labels)))
+    base = alt.Chart(_data(rows), height=bar * len(labels)).encode(
+        y=alt.Y(
+            "label:N",
+            sort=list(labels),
+            title=None,
+            axis=alt.Axis(labelLimit=140, labelFontSize=min(11, bar - 2), ticks=False, domain=False),
+        )
+    )
+    bars = base.mark_bar(color=ACCENT, opacity=0.55, height=alt.RelativeBandSize(0.7)).encode(
+        x=alt.X("f1:Q", scale=alt.Scale(domain=[0, 1]), title="F1", axis=alt.Axis(tickCount=5)),
+        tooltip=_tips("label", "f1", "precision", "recall", "support"),
+    )
+    return cast("Chart", bars)
+
+
+def thinned(rows: Rows, x: str, y: str, most: int = 400) -> list[dict[str, Any]]:
+    """At most that many points, each the mean of its stretch."""
+    stride = math.ceil(len(rows) / most) or 1
+    stretches = [rows[i : i + stride] for i in range(0, len(rows), stride)]
+    return [{x: s[-1][x], y: sum(r[y] for r in s) / len(s)} for s in stretches]
+
+
+def for_page(chart: Chart) -> dict[str, Any]:
+    """The specification for the page: the container's width, the page's colours, no address of a schema in it."""
+    return _specification(chart, "container", "currentColor")
+
+
+def png(chart: Chart) -> bytes:
+    """The chart as a picture on white, twice as fine as it is wide."""
+    import vl_convert
+
+    spec = _specification(chart, PNG_WIDTH, INK)
+    spec["background"] = "white"
+    return bytes(vl_convert.vegalite_to_png(_inked(spec), vl_version=_vega_lite(), scale=2))
+
+
+@functools.cache
+def bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", _vega_lite()))
+
+
+def _vega_lite() -> str:
+    return ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+
+
+def _specification(chart: Chart, width: int | str, ink: str) -> dict[str, Any]:
+    spec: dict[str, Any] = chart.to_dict()
+    spec.pop("$schema", None)
+    quiet = {"gridColor": ink, "gridOpacity": 0.12, "domainColor": ink, "domainOpacity": 0.35, "tickOpacity": 0.35}
+    text = {"labelColor": ink, "titleColor": ink, "titleFontWeight": "normal", "titleOpacity": 0.8}
+    spec["width"] = width
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    spec["background"] = "transparent"
+    spec["config"] = {
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": {**quiet, **text, "tickColor": ink, "labelFontSize": 11, "titleFontSize": 12},
+        "legend": {
+            **text,
+            "title": None,
+            "orient": "bottom",
+            "columns": 1,
+            "labelLimit": 320,
+            "symbolType": "circle",
+            "symbolOpacity": 1,
+        },
+        "text": {"color": ink},
+        "range": {"category": PALETTE},
+    }
+    return spec
+
+
+def _inked(spec: Any) -> Any:
+    """`currentColor` means nothing to a picture."""
+    if isinstance(spec, dict):
+        return {k: v if k in ("datasets", "values") else _inked(v) for k, v in spec.items()}
+    if isinstance(spec, list):
+        return [_inked(v) for v in spec]
+    return INK if spec == "currentColor" else spec
+
+
+def _data(rows: Rows) -> alt.InlineData:
+    return alt.InlineData(values=[dict(r) for r in rows])
+
+
+def _number(name: str, title: str) -> Any:
+    channel = alt.X if name in ("step", "epoch") else alt.Y
+    return channel(f"{name}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
+
+
+def _by_setting(settings: Sequence[str]) -> alt.Color:
+    colours = [PALETTE[i % len(PALETTE)] for i in range(len(settings))]
+    return alt.Color("setting:N", sort=list(settings), scale=alt.Scale(domain=list(settings), range=colours))
+
+
+def _tips(*names: str) -> list[alt.Tooltip]:
+    words = {"setting", "gold", "predicted", "label", "seed"}
+    return [alt.Tooltip(f"{n}:N") if n in words else alt.Tooltip(f"{n}:Q", format=".4~r") for n in names]
+
+
+def _baseline(name: str, value: float) -> list[alt.Chart]:
+    """A dashed line across the chart, with its name on it."""
+    base = alt.Chart(_data([{"score": value, "name": name}])).encode(y=alt.Y("score:Q"))
+    return [
+        base.mark_rule(color=QUIET, strokeDash=[5, 4]),
+        base.mark_text(align="right", dx=-2, dy=-6, fontSize=11, color="currentColor", opacity=0.75).encode(
+            x=alt.value("width"), text="name:N"
+        ),
+    ]

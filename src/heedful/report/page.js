@@ -1,0 +1,18 @@
+"use strict";
+{
+  const specs = JSON.parse(document.getElementById("charts").textContent);
+  const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, tooltip: { theme: "page" } };
+  const drawn = [...document.querySelectorAll("[data-chart]")].map((place) => {
+    const choices = document.createElement("div");
+    choices.className = "choices";
+    place.before(choices);
+    return vegaEmbed(place, specs[place.dataset.chart], { ...options, bind: choices });
+  });
+  Promise.all(drawn).then(() => document.documentElement.classList.add("drawn"));
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    opened.forEach((fold) => (fold.open = true));
+  });
+  window.addEventListener("afterprint", () => opened.forEach((fold) => (fold.open = false)));
+}

@@ -1,0 +1,165 @@
+"""The sections of a study's report that look inside the scores: confusions, calibration, errors that stay."""
+
+from typing import Any
+
+from heedful.evaluation.spread import summarise
+from heedful.report import charts
+from heedful.report.comparison import Comparison, Setting
+from heedful.report.files import Run, number, records, table
+from heedful.report.pieces import Block, Column, Figure, Prose, Row, Section, Table
+from heedful.report.pieces import section as make_section
+from heedful.report.sections import (
+    confusion_of,
+    confusion_rows,
+    confusion_table,
+    error_table,
+    labels_of,
+    reliability_rows,
+)
+from heedful.report.words import figure, listed, mean_and_deviation
+
+MOST_ERRORS = 25
+MOST_CELLS = 30_000
+"""Cells of all settings' confusion matrices that a page may hold; the best settings come first."""
+
+
+def confusions(c: Comparison) -> Section | None:
+    """The confusions of each setting, summed over its seeds, one setting at a time."""
+    if c.split is None:
+        return None
+    found: list[tuple[str, list[list[int]]]] = []
+    labels = _labels(c, c.split)
+    cells = 0
+    for s in c.scored:
+        matrices = [m for run in s.runs if (m := confusion_of(run.scores().get(c.split, {}), labels)) is not None]
+        if matrices and cells + len(labels) ** 2 <= MOST_CELLS:
+            found.append(
+                (s.name, [[sum(cell) for cell in zip(*rows, strict=True)] for rows in zip(*matrices, strict=True)])
+            )
+            cells += len(labels) ** 2
+    if not found:
+        return None
+    names = [name for name, _ in found]
+    rows = [row for name, matrix in found for row in confusion_rows(labels, matrix, setting=name)]
+    stills = tuple(
+        (f"confusion-{i}", f"Confusions of {name} on {c.split}.", charts.confusion(confusion_rows(labels, m), labels))
+        for i, (name, m) in enumerate(found, start=1)
+    )
+    caption = (
+        f"Confusions on {c.split}, summed over the seeds of a setting: rows are the gold classes, the shade is the "
+        "share of the row."
+    )
+    blocks: list[Block | None] = [Figure("confusion", caption, charts.confusion(rows, labels, names), stills)]
+    blocks += [confusion_table(f"{name} as a table", labels, matrix) for name, matrix in found]
+    return make_section("confusions", "Confusions", blocks)
+
+
+def calibration(c: Comparison) -> Section | None:
+    """How far confidence can be believed: a table of all settings, and the bins of each, pooled over its seeds."""
+    if c.split is None:
+        return None
+    lines, rows, names, stills = [], [], [], []
+    for s in c.scored:
+        error, loss = s.summary(c.split, "ece"), s.summary(c.split, "log_loss")
+        if not error["n"]:
+            continue
+        warmth = summarise([t for run in s.runs if (t := number(run.metrics, "temperature")) is not None])
+        cells = (s.name, mean_and_deviation(error), mean_and_deviation(loss), mean_and_deviation(warmth, 3))
+        lines.append(Row((*cells, str(error["n"]))))
+        pooled = reliability_rows(pooled_bins(s, c.split))
+        if pooled:
+            names.append(s.name)
+            rows += [{**row, "setting": s.name} for row in pooled]
+            words = f"Confidence and the share that is right, {s.name}, on {c.split}."
+            stills.append((f"reliability-{len(names)}", words, charts.reliability(pooled)))
+    for name, summary in c.baselines(c.split, "ece").items():
+        if name == "tfidf" and summary["n"]:  # the others have no confidence to speak of
+            theirs = c.baselines(c.split, "log_loss").get(name)
+            words = figure(theirs["mean"]) if theirs else "–"
+            lines.append(Row(("TF-IDF and a linear model", figure(summary["mean"]), words, "–", "1"), "baseline"))
+    if not lines:
+        return None
+    titles = ("calibration error", "log-loss", "temperature")
+    columns = (Column("setting"), *(Column(t, numeric=True) for t in titles), Column("n", numeric=True))
+    blocks: list[Block] = [Table(f"Calibration on {c.split}, mean ± standard deviation", columns, tuple(lines))]
+    if rows:
+        caption = (
+            f"Confidence against the share that is right, on {c.split}, seeds pooled. On the dashed line confidence "
+            "means what it says; below it the model is too sure of itself."
+        )
+        blocks.append(Figure("reliability", caption, charts.reliability(rows, names), tuple(stills)))
+    return make_section("calibration", "Calibration", blocks)
+
+
+def pooled_bins(setting: Setting, split: str) -> list[dict[str, Any]]:
+    """The bins of all seeds as if their predictions were one set."""
+    pooled: dict[tuple[float, float], dict[str, Any]] = {}
+    for run in setting.runs:
+        for b in reliability_rows(run.scores().get(split, {}).get("bins")):
+            if any(number(b, k) is None for k in ("low", "high", "confidence", "accuracy", "n")):
+                continue
+            one = pooled.setdefault((b["low"], b["high"]), {"n": 0, "confidence": 0.0, "accuracy": 0.0})
+            for k in ("confidence", "accuracy"):
+                one[k] = (one[k] * one["n"] + b[k] * b["n"]) / (one["n"] + b["n"])
+            one["n"] += b["n"]
+    return [{"low": low, "high": high, **one} for (low, high), one in sorted(pooled.items())]
+
+
+def shared_errors(c: Comparison) -> Section | None:
+    """What every seed of the best setting gets wrong: hard examples, or wrong labels."""
+    if c.split is None or not c.scored:
+        return None
+    best = c.scored[0]
+    if len(best.runs) < 2:
+        return None
+    split = c.split
+    wrong = [wrong_rows(run, best.runs, split) for run in best.runs]
+    common = set(wrong[0]).intersection(*wrong[1:])
+    elsewhere = [wrong_rows(run, best.runs, split) for s in c.scored[1:] for run in s.runs]
+    found = []
+    for row in common:
+        example = wrong[0][row]
+        sure = [p for w in wrong if (p := number(w[row], "probability")) is not None]
+        found.append(
+            {
+                **example,
+                "predicted": listed(list(dict.fromkeys(str(w[row].get("predicted")) for w in wrong))),
+                "sure": summarise(sure)["mean"] or 0.0,
+                "others": f"{sum(row in w for w in elsewhere)} of {len(elsewhere)}",
+            }
+        )
+    found.sort(key=lambda e: (-e["sure"], str(e.get("row"))))
+    shown = [{**e, "sure": figure(e["sure"], 3) if e["sure"] else "–"} for e in found[:MOST_ERRORS]]
+    words = f"Of the errors on {split} that the runs of {best.name} list, all {len(best.runs)} seeds make " + (
+        f"{len(found)}. Read them first: such an example is hard, or its label is wrong." if found else "none."
+    )
+    extra = [("mean probability", "sure")] + ([("also wrong in other settings’ runs", "others")] if elsewhere else [])
+    caption = f"Errors of every seed{', the surest first' if len(found) > 1 else ''}"
+    return make_section("errors", "Errors that every seed makes", [Prose(words), error_table(caption, shown, extra)])
+
+
+def wrong_rows(run: Run, peers: tuple[Run, ...], split: str) -> dict[str, dict[str, Any]]:
+    """The rows that this run gets wrong, among those that it or a peer lists as errors.
+
+    A run lists only some of its errors; its own predictions say whether it also fails where a peer does. For numbers
+    every prediction is off a little, so there only a run's own list counts.
+    """
+    own = {str(e.get("row")): e for e in records(run.metrics, "errors") if e.get("split") == split}
+    if "confusion" not in run.scores().get(split, {}):
+        return own
+    predicted = run.predictions(split)
+    for peer in peers:
+        for e in records(peer.metrics, "errors"):
+            row = str(e.get("row"))
+            if (
+                e.get("split") == split
+                and row not in own
+                and predicted.get(row, str(e.get("gold"))) != str(e.get("gold"))
+            ):
+                own[row] = {**e, "predicted": predicted[row], "probability": None}
+    return own
+
+
+def _labels(c: Comparison, split: str) -> list[str]:
+    data = table(c.study.facts, "data")
+    return next((found for run in c.runs if (found := labels_of(data, run.scores().get(split, {})))), [])

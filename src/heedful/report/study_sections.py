@@ -1,0 +1,269 @@
+"""The sections of a study's report: each reads the comparison and says one thing, or is None."""
+
+from typing import Any
+from urllib.parse import quote
+
+from heedful.evaluation.spread import summarise
+from heedful.report import charts
+from heedful.report.comparison import Comparison, Setting, compare, overlap, score
+from heedful.report.files import Study, number, table
+from heedful.report.pieces import Block, Cards, Cell, Column, Figure, Fold, Link, Prose, Report, Row, Section, Table
+from heedful.report.pieces import section as make_section
+from heedful.report.run_sections import dev_points
+from heedful.report.sections import about_data, command_line, repeat_blocks
+from heedful.report.study_details import calibration, confusions, shared_errors
+from heedful.report.verdict import verdict
+from heedful.report.words import (
+    LEVEL,
+    NOTHING,
+    baseline_title,
+    count,
+    duration,
+    figure,
+    interval,
+    known_metrics,
+    mean_and_deviation,
+    metric_title,
+    plain,
+    several,
+    size,
+)
+
+
+def study_report(study: Study) -> Report:
+    """All sections in order."""
+    c = compare(study)
+    data = table(study.facts, "data")
+    name = plain(data.get("name")) if data.get("name") else study.directory.resolve().name
+    made = [results(c), against_cost(c), curves(c), confusions(c), calibration(c), shared_errors(c)]
+    made += [about_data(data), runs(c), repeat(c)]
+    return Report(
+        title=f"A study on {name}",
+        subtitle=f"{several(len(c.settings), 'setting')} · {several(len(study.runs), 'run')}",
+        opening=opening(c),
+        sections=tuple(s for s in made if s is not None),
+        footer=f"Written by heedful {_version(c)} from the files of the study and its runs alone.",
+    )
+
+
+def opening(c: Comparison) -> tuple[Block, ...]:
+    blocks: list[Block] = [Prose(verdict(c), "lead")]
+    if c.split is not None and c.scored:
+        blocks.append(_cards(c, c.split, c.scored[0]))
+    if (c.study.directory / "best").is_dir():
+        blocks.append(Prose("The chosen model is in the folder best/ beside this report.", "note"))
+    return tuple(blocks)
+
+
+def _cards(c: Comparison, split: str, best: Setting) -> Cards:
+    summary = best.summary(split, c.metric)
+    n = several(summary["n"], "seed")
+    items = [(f"{metric_title(c.metric)} on {split}", mean_and_deviation(summary, 3), f"{best.name}, {n}")]
+    if summary["low"] is not None:
+        items.append((f"{LEVEL} interval", interval(summary, 3), "of the mean, Student’s t"))
+    found = c.best_baseline(split, c.metric)
+    if found is not None:
+        items.append(("best baseline", figure(found[1]["mean"], 3), baseline_title(found[0])))
+    spent = best.cost("training_seconds")
+    if spent["mean"] is not None:
+        items.append(("training a run", duration(spent["mean"]), f"{best.name}, on average"))
+    return Cards(tuple(items))
+
+
+def results(c: Comparison) -> Section | None:
+    """The table of the judged split first, then the other splits, then every other metric."""
+    if c.split is None:
+        return None
+    splits = [c.split, *sorted({s for run in c.runs for s in run.scores()} - {c.split})]
+    note = f"Mean ± standard deviation over the seeds (n − 1); the interval of the mean is Student’s t at {LEVEL}. "
+    note += "A dash stands where one seed has no deviation. Baselines are in italics."
+    if leaders(c):
+        note += " Marked is the best mean, with every setting whose interval overlaps with its own."
+    blocks: list[Block] = [results_table(c, c.split), Prose(note, "note")]
+    others = other_metrics(c, c.split)
+    if others is not None:
+        blocks.append(Fold(f"Every metric on {c.split}", (others,)))
+    blocks += [Fold(f"The same on {split}", (results_table(c, split),)) for split in splits[1:]]
+    return make_section("results", "Results", blocks)
+
+
+def leaders(c: Comparison) -> set[str]:
+    """The settings that may be the best as far as these seeds tell; empty where there is no spread to tell by."""
+    if c.split is None or len(c.scored) < 2:
+        return set()
+    summaries = {s.name: s.summary(c.split, c.metric) for s in c.scored}
+    first = summaries[c.scored[0].name]
+    if first["low"] is None:
+        return set()
+    return {name for name, theirs in summaries.items() if overlap(first, theirs) is not False}
+
+
+def results_table(c: Comparison, split: str) -> Table:
+    title = metric_title(c.metric)
+    columns = (
+        Column("setting"),
+        Column(f"{title}, mean ± std", numeric=True),
+        Column("n", numeric=True),
+        Column(f"{LEVEL} interval", numeric=True),
+        Column("each seed"),
+        Column("training", numeric=True),
+        Column("parameters trained", numeric=True),
+        Column("peak memory", numeric=True),
+    )
+    rows = []
+    shaded = leaders(c) if split == c.split else set()
+    for setting in c.settings:
+        summary = setting.summary(split, c.metric)
+        peak = setting.cost("peak_memory_bytes")["values"]
+        cells = (
+            setting.name,
+            mean_and_deviation(summary),
+            str(summary["n"]),
+            interval(summary),
+            _each_seed(setting, split, c.metric),
+            duration(setting.cost("training_seconds")["mean"]),
+            count(_trainable(setting)),
+            size(max(peak, default=None)),
+        )
+        rows.append(Row(cells, "failed" if not summary["n"] else "best" if setting.name in shaded else ""))
+    for name, summary in c.baselines(split, c.metric).items():
+        shown = mean_and_deviation(summary) if summary["n"] > 1 else figure(summary["mean"])
+        time = duration(c.baseline_seconds(name))
+        cells = (baseline_title(name), shown, str(summary["n"]), interval(summary), NOTHING, time, NOTHING, NOTHING)
+        rows.append(Row(cells, "baseline"))
+    examples = {int(n) for run in c.runs if (n := number(run.scores().get(split, {}), "n")) is not None}
+    size_of = f", {several(examples.pop(), 'example')}" if len(examples) == 1 else ""
+    return Table(f"{title} on {split}{size_of}", columns, tuple(rows))
+
+
+def other_metrics(c: Comparison, split: str) -> Table | None:
+    names = [m for m in known_metrics(c.runs[0].scores().get(split, {})) if m != c.metric] if c.runs else []
+    if not names:
+        return None
+    rows = [
+        Row((s.name, *(mean_and_deviation(s.summary(split, m)) for m in names), str(len(s.runs))))
+        for s in c.settings
+        if s.runs
+    ]
+    for name in c.baselines(split, c.metric):
+        found = [c.baselines(split, m).get(name) for m in names]
+        cells = [NOTHING if f is None else mean_and_deviation(f) if f["n"] > 1 else figure(f["mean"]) for f in found]
+        rows.append(Row((baseline_title(name), *cells, NOTHING), "baseline"))
+    columns = (Column("setting"), *(Column(metric_title(m), numeric=True) for m in names), Column("n", numeric=True))
+    return Table(f"Mean ± standard deviation on {split}", columns, tuple(rows))
+
+
+def against_cost(c: Comparison) -> Section | None:
+    if c.split is None:
+        return None
+    split, seeds, means = c.split, [], []
+    for s in c.scored:
+        for run in s.runs:
+            seconds, value = number(table(run.manifest, "cost"), "training_seconds"), score(run, split, c.metric)
+            if seconds and value is not None:
+                seeds.append({"setting": s.name, "seed": run.seed, "seconds": seconds, "score": value})
+        summary, spent = s.summary(split, c.metric), s.cost("training_seconds")["mean"]
+        if spent:
+            middle = summary["mean"]
+            low = middle if summary["low"] is None else summary["low"]
+            high = middle if summary["high"] is None else summary["high"]
+            row = {"setting": s.name, "seconds": spent, "score": middle, "low": low, "high": high}
+            means.append({**row, "seeds": summary["n"]})
+    if not means:
+        return None
+    names = [s.name for s in c.scored]
+    chart = charts.score_against_cost(seeds, means, metric_title(c.metric), names, _baseline_line(c, split))
+    caption = (
+        f"{metric_title(c.metric)} on {split} against training time. Small dots are seeds, large dots means; "
+        f"the bars are {LEVEL} intervals, which one seed does not have."
+    )
+    return make_section("cost", "Score and cost", [Figure("score-cost", _capital(caption), chart)])
+
+
+def curves(c: Comparison) -> Section | None:
+    """The mean over seeds of the dev score at each evaluation, with one deviation to either side."""
+    rows: list[dict[str, Any]] = []
+    shown = []
+    for s in c.settings:
+        by_epoch: dict[float, list[float]] = {}
+        for run in s.runs:
+            for point in dev_points(run, c.metric):
+                at = point["step"] if point["epoch"] is None else point["epoch"]
+                by_epoch.setdefault(round(at, 4), []).append(point["score"])
+        for epoch, values in sorted(by_epoch.items()):
+            summary = summarise(values)
+            middle, std = summary["mean"], summary["std"] or 0.0
+            row = {"setting": s.name, "epoch": epoch, "score": middle, "low": middle - std, "high": middle + std}
+            rows.append({**row, "seeds": summary["n"]})
+        if by_epoch:
+            shown.append(s.name)
+    if not rows:
+        return None
+    chart = charts.bands(rows, f"{metric_title(c.metric)} on dev", shown, _baseline_line(c, "dev"))
+    caption = "Mean over the seeds at each evaluation on dev; the bands are ± one standard deviation."
+    return make_section("learning", "Learning", [Figure("learning", caption, chart)])
+
+
+def runs(c: Comparison) -> Section | None:
+    columns = (
+        Column("run"),
+        Column("setting"),
+        Column("seed", numeric=True),
+        Column("state"),
+        Column(metric_title(c.metric), numeric=True),
+        Column("training", numeric=True),
+    )
+    rows = []
+    for entry, run in c.study.runs:
+        name = str(entry.get("name"))
+        state = plain(entry.get("state"))
+        if entry.get("reason"):
+            state += f": {plain(entry.get('reason'))}"
+        value = score(run, c.split, c.metric) if run is not None and c.split else None
+        spent = number(table(run.manifest, "cost"), "training_seconds") if run is not None else None
+        linked = run is not None and (run.directory / "report.html").exists()
+        first: Cell = Link(name, f"runs/{quote(name, safe='')}/report.html") if linked else name
+        cells = (first, plain(entry.get("setting")), plain(entry.get("seed")), state, figure(value), duration(spent))
+        rows.append(Row(cells, "" if entry.get("state", "done") == "done" else "failed"))
+    return make_section("runs", "Runs", [Table("Every run of the study", columns, tuple(rows)) if rows else None])
+
+
+def repeat(c: Comparison) -> Section | None:
+    seeds = sorted({str(entry["seed"]) for entry, _ in c.study.runs if entry.get("seed") is not None}, key=_by_number)
+    manifest = c.runs[0].manifest if c.runs else {}
+    command = c.study.facts.get("command") or command_line(manifest.get("command"))
+    blocks = repeat_blocks(command, manifest, table(c.study.facts, "data"), ", ".join(seeds))
+    keys = list(dict.fromkeys(k for s in c.settings for k in s.facts if k != "name"))
+    if keys:
+        columns = (Column("setting"), *(Column(str(k)) for k in keys))
+        rows = tuple(Row((s.name, *(plain(s.facts.get(k)) for k in keys))) for s in c.settings)
+        blocks.insert(1, Table("The settings", columns, rows))
+    return make_section("repeat", "To repeat this", blocks)
+
+
+def _each_seed(setting: Setting, split: str, metric: str) -> str:
+    found = [f"{run.seed}:\N{NO-BREAK SPACE}{figure(score(run, split, metric))}" for run in setting.runs]
+    return ", ".join(found) or NOTHING
+
+
+def _trainable(setting: Setting) -> float | None:
+    for run in setting.runs:
+        return number(table(table(run.manifest, "model"), "parameters"), "trainable")
+    return None
+
+
+def _baseline_line(c: Comparison, split: str) -> tuple[str, float] | None:
+    found = c.best_baseline(split, c.metric)
+    return (baseline_title(found[0]), found[1]["mean"]) if found else None
+
+
+def _version(c: Comparison) -> str:
+    return plain(next((run.manifest.get("heedful") for run in c.runs), None))
+
+
+def _by_number(text: str) -> tuple[int, str]:
+    return (int(text) if text.lstrip("-").isdigit() else 0, text)
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

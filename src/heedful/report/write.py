@@ -1,0 +1,86 @@
+"""A report written: one HTML file and one Markdown file, with its pictures in the folder report/."""
+
+import base64
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import WorkError
+from heedful.report import markdown
+from heedful.report.pieces import Report
+
+HERE = Path(__file__).parent
+PICTURES = "report"
+
+
+def write(report: Report, directory: Path) -> None:
+    """Writes report.html and report.md, and replaces the pictures of an earlier report."""
+    from heedful.report import charts
+
+    folder = directory / PICTURES
+    drawn = {
+        stem: charts.png(chart)
+        for figure in report.figures()
+        for stem, _, chart in figure.stills or ((figure.name, figure.caption, figure.chart),)
+    }
+    try:
+        if drawn:
+            folder.mkdir(exist_ok=True)
+        for old in folder.glob("*.png"):
+            if old.stem not in drawn:
+                old.unlink()
+        for stem, content in drawn.items():
+            _replace(folder / f"{stem}.png", content)
+        _replace(directory / "report.md", markdown.render(report, PICTURES).encode())
+        _replace(directory / "report.html", page(report).encode())
+    except OSError as error:
+        raise WorkError(f"the report cannot be written to {directory} ({error.strerror or error}).") from None
+
+
+def page(report: Report) -> str:
+    """The whole page. Its policy lets it ask the network for nothing and run these two scripts alone."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    from heedful.report import charts
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    specs = {figure.name: charts.for_page(figure.chart) for figure in report.figures()}
+    scripts = [charts.bundle(), (HERE / "page.js").read_text(encoding="utf-8")] if specs else []
+    scripts = [script.replace("</script", r"<\/script").replace("<!--", r"<\!--") for script in scripts]
+    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),  # noqa: S704 (our own file)
+        scripts=[Markup(s) for s in scripts],  # noqa: S704 (the library's script and our own file)
+        digests=digests,
+        specs=Markup(json_in_html(specs)),  # noqa: S704 (escaped for a script element)
+    )
+
+
+def json_in_html(content: Any) -> str:
+    """JSON that no HTML parser can leave early: every < > & is written as its escape, which JSON reads back."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """The file appears whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

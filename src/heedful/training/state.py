@@ -1,0 +1,82 @@
+"""The state of an unfinished run: safetensors and JSON in a directory that is replaced in one step."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from heedful.checkpoints.atomic import replace_directory
+from heedful.training.optimiser import optimiser_tensors, restore_optimiser
+
+_FILES = frozenset({"weights.safetensors", "optimiser.safetensors", "best.safetensors", "state.json"})
+
+
+@dataclass
+class Progress:
+    """Where a run is. Everything that the loop decides by is here or in the recipe."""
+
+    step: int = 0
+    decay: float = 1.0
+    """Product of all steps' (1 − lr · weight decay), for rows of the token table that are not in the optimiser."""
+    best: dict[str, Any] | None = None
+    """{step, epoch, score} of the best epoch on dev so far; the score is None if it was undefined."""
+    best_decay: float = 1.0
+    """`decay` at that epoch."""
+    epochs_without_gain: int = 0
+    finished: bool = False
+    log_bytes: int = 0
+    epochs: int = 0
+    """That were finished."""
+    seconds: float = 0.0
+    """Spent in training so far, over all sittings."""
+    losses: list[float] = field(default_factory=list)
+    """Of the steps since the last line of the log."""
+
+
+def save_state(
+    directory: Path,
+    progress: Progress,
+    parameters: dict[str, nn.Parameter],
+    optimiser: torch.optim.AdamW,
+    best: dict[str, Tensor] | None,
+) -> None:
+    files = {
+        "weights": {n: p.detach().cpu().contiguous() for n, p in parameters.items()},
+        "optimiser": optimiser_tensors(optimiser, parameters),
+    }
+    if best is not None:
+        files["best"] = {n: t.contiguous() for n, t in best.items()}
+
+    def write(into: Path) -> None:
+        try:
+            for name, tensors in files.items():
+                save_file(tensors, into / f"{name}.safetensors")
+        except SafetensorError as error:  # the library's word for a full disk too
+            raise OSError(str(error).removeprefix("Error while serializing: ")) from None
+        (into / "state.json").write_text(json.dumps(asdict(progress), allow_nan=False), encoding="utf-8")
+
+    replace_directory(directory, write, _FILES)
+
+
+def load_state(
+    directory: Path, parameters: dict[str, nn.Parameter], optimiser: torch.optim.AdamW
+) -> tuple[Progress, dict[str, Tensor] | None]:
+    """Fills parameters and optimiser; returns the progress and the best weights so far."""
+    if not directory.exists():
+        return Progress(), None
+    progress = Progress(**json.loads((directory / "state.json").read_text(encoding="utf-8")))
+    put_weights(parameters, load_file(directory / "weights.safetensors"))
+    restore_optimiser(optimiser, parameters, load_file(directory / "optimiser.safetensors"))
+    best = directory / "best.safetensors"
+    return progress, load_file(best) if best.exists() else None
+
+
+def put_weights(parameters: dict[str, nn.Parameter], tensors: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, p in parameters.items():
+            p.copy_(tensors[name])

@@ -1,0 +1,146 @@
+"""compare, run, predict and report as a user meets them, on a tiny model and a tiny file."""
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import transformers
+
+import heedful
+from heedful.text.training import train_wordpiece
+
+
+def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "80"}
+    return subprocess.run(
+        [sys.executable, "-m", "heedful", *arguments], capture_output=True, text=True, check=False, cwd=cwd, env=env
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tiny/ (a model) and data.csv (whose label can be told from one word)."""
+    folder = tmp_path_factory.mktemp("place")
+    draw = random.Random(0)
+    words = ["plot", "film", "actor", "music", "scene", "end"]
+    with (folder / "data.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["review", "verdict"])
+        for i in range(160):
+            label = ("good", "bad")[i % 2]
+            filler = draw.choices(words, k=draw.randint(3, 9))
+            filler.insert(draw.randrange(len(filler)), {"good": "lovely", "bad": "awful"}[label])
+            writer.writerow([" ".join(filler) + f", {i}", label])
+    (folder / "corpus.txt").write_text((folder / "data.csv").read_text())
+    tokenizer = train_wordpiece([folder / "corpus.txt"], 200)
+    config = transformers.BertConfig(
+        vocab_size=tokenizer.size, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+        max_position_embeddings=40, initializer_range=0.2,
+    )  # fmt: skip
+    transformers.set_seed(0)
+    transformers.BertModel(config).save_pretrained(folder / "tiny")
+    tokenizer.save(folder / "tiny")
+    arguments = ["compare", "data.csv", "--text", "review", "--label", "verdict", "--models", "tiny", "--seeds", "2"]
+    arguments += ["--set", "training.epochs=8", "--set", "training.lr=3e-3", "--set", "training.max_length=32"]
+    done = command(*arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "said.txt").write_text(done.stdout)
+    (folder / "arguments.json").write_text(json.dumps(arguments))
+    return folder
+
+
+def test_compare_leaves_a_study(place: Path) -> None:
+    study = place / "runs" / "data"
+    said = (place / "said.txt").read_text()
+    assert "tfidf (baseline)" in said
+    assert "tiny-full" in said
+    assert "±" in said
+    with (study / "table.csv").open() as file:
+        rows = {row["setting"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {"tiny-frozen", "tiny-full"}
+    assert rows["tiny-full"]["n"] == "2"
+    assert float(rows["tiny-full"]["test_mean"]) > 0.8  # one word tells
+    facts = json.loads((study / "study.json").read_text())
+    assert [run["state"] for run in facts["runs"]] == ["done"] * 4
+    assert (study / "report.html").stat().st_size < 6_000_000
+    for run in facts["runs"]:
+        for name in ("manifest.json", "metrics.json", "log.jsonl", "predictions/test.tsv", "model/config.json"):
+            assert (study / "runs" / run["name"] / name).exists(), name
+        assert not (study / "runs" / run["name"] / "checkpoints").exists()
+
+
+def test_the_same_line_again_repeats_nothing(place: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in (place / "runs" / "data").rglob("model.safetensors")}
+    done = command(*json.loads((place / "arguments.json").read_text()), cwd=place)
+    assert done.returncode == 0, done.stderr
+    runs = {p: p.stat().st_mtime_ns for p in (place / "runs" / "data" / "runs").rglob("model.safetensors")}
+    assert runs == {p: t for p, t in before.items() if p in runs}
+
+
+def test_another_study_is_refused_there(place: Path) -> None:
+    arguments = json.loads((place / "arguments.json").read_text())
+    done = command(*arguments, "--set", "training.lr=1e-3", cwd=place)
+    assert done.returncode == 2
+    assert "holds another study" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_predict_keeps_the_order_and_agrees_with_python(place: Path) -> None:
+    texts = ["lovely plot", "awful, awful film", "lovely end"]
+    (place / "new.jsonl").write_text("".join(json.dumps({"id": i, "review": t}) + "\n" for i, t in enumerate(texts)))
+    for name, dialect in (("out.tsv", "excel-tab"), ("out.csv", "excel")):
+        done = command("predict", "runs/data/best", "new.jsonl", "--text", "review", "--out", name, cwd=place)
+        assert done.returncode == 0, done.stderr
+        with (place / name).open(newline="") as file:
+            rows = list(csv.DictReader(file, dialect=dialect))
+        assert [row["row"] for row in rows] == ["1", "2", "3"]
+        found = heedful.load(place / "runs" / "data" / "best").predict(texts)
+        assert [row["label"] for row in rows] == found.labels
+        for row, p in zip(rows, found.probabilities, strict=True):
+            assert [float(row[f"p:{n}"]) for n in found.names] == pytest.approx(list(p), abs=1e-6)
+    done = command("predict", "runs/data/best", "new.jsonl", "--text", "nothing", "--out", "no.tsv", cwd=place)
+    assert done.returncode == 2
+    assert not (place / "no.tsv").exists()
+
+
+def test_the_peer_opens_the_tuned_model_with_equal_logits(place: Path) -> None:
+    import torch
+
+    folder = place / "runs" / "data" / "runs" / "tiny-full-seed0" / "model"
+    peer, info = transformers.AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    assert list(peer.config.id2label.values()) == list(heedful.load(folder).labels)
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(["lovely plot"], return_tensors="pt")
+    with torch.no_grad():
+        expected = torch.softmax(peer.eval()(**tokens).logits, dim=-1).numpy()
+    assert heedful.load(folder).predict(["lovely plot"]).probabilities == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "data.csv", "--text", "reveiw", "--label", "verdict"], "review"),
+        (["compare", "nothing.csv", "--text", "a", "--label", "b"], "nothing.csv"),
+        (["compare", "data.csv", "--text", "review", "--label", "verdict", "--methods", "magic"], "magic"),
+        (["compare", "data.csv", "--text", "review", "--label", "verdict", "--set", "training.ler=1"], "training.lr"),
+        (["run", "nothing"], "no such file"),
+        (["recipes", "--explain", "training.ler"], "training.lr"),
+        (["report", "."], "neither a run nor a study"),
+        (["predict", "tiny", "data.csv", "--text", "review"], "no classification head"),
+        (["predict", "runs/data/best", "data.csv", "--text", "review", "--out", "a.xls"], ".tsv, .csv or .jsonl"),
+    ],
+)
+def test_mistakes_are_one_sentence(place: Path, arguments: list[str], words: str) -> None:
+    done = (
+        command(*arguments, "--out", "elsewhere", cwd=place)
+        if "compare" in arguments
+        else command(*arguments, cwd=place)
+    )
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1

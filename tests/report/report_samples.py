@@ -1,0 +1,210 @@
+"""Run and study directories made from a formula and a seed, in the shapes that reports have to cope with."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heedful.evaluation.calibration import apply, before_and_after, fit_temperature
+from heedful.evaluation.metrics import score_classes, score_numbers
+
+TEXTS = ["a gem of a film", "long, and dull with it", "neither here nor there", "the cast does what it can"]
+
+
+def make_run(
+    directory: Path,
+    labels: list[str] | None,
+    *,
+    seed: int = 1,
+    skill: float = 2.0,
+    n: int = 300,
+    splits: tuple[str, ...] = ("dev", "test"),
+    seconds: float = 42.0,
+    state: str = "done",
+    name: str = "reviews",
+    text: str | None = None,
+    source: str = "minilm",
+    method: str = "full",
+) -> Path:
+    """`labels` None: numbers are predicted. `skill` is how far the gold class's logit stands out."""
+    (directory / "predictions").mkdir(parents=True)
+    metrics: dict[str, Any] = {"primary": "accuracy" if labels else "pearson", "splits": {}, "errors": []}
+    metrics["baselines"] = {"random": {}, "majority": {}, "tfidf": {}} if labels else {"mean": {}, "tfidf": {}}
+    for k, split in enumerate(splits):
+        gold_rng, rng = np.random.default_rng(k), np.random.default_rng([seed, k, int(10 * skill)])
+        if labels:
+            _classes(directory, metrics, split, labels, gold_rng, rng, skill, n, text)
+        else:
+            _numbers(directory, metrics, split, gold_rng, rng, skill, n)
+    for i, b in enumerate(metrics["baselines"].values()):
+        b["seconds"] = 0.01 + 1.3 * i
+    if splits:
+        metrics["best"] = {"step": 80, "epoch": 2.0, "score": metrics["splits"][splits[0]][metrics["primary"]]}
+    manifest = _manifest(labels, seed, n, splits, seconds, state, name, source, method)
+    write_json(directory / "manifest.json", manifest)
+    write_json(directory / "metrics.json", metrics)
+    _log(directory, metrics["primary"], skill, seed)
+    return directory
+
+
+def _classes(directory, metrics, split, labels, gold_rng, rng, skill, n, text) -> None:
+    c = len(labels)
+    gold = gold_rng.choice(c, size=n, p=np.arange(c, 0, -1) / np.arange(c, 0, -1).sum())
+    hard = gold_rng.random(n) < 0.08
+    logits = rng.normal(size=(n, c))
+    logits[np.arange(n), np.where(hard, (gold + 1) % c, gold)] += skill
+    p = apply(logits * 1.6, 1.0)
+    metrics["splits"][split] = score_classes(gold, p, labels)
+    if split == "dev":
+        metrics["temperature"] = fit_temperature(logits * 1.6, gold)
+        metrics["calibration"] = {"dev": before_and_after(logits * 1.6, gold, metrics["temperature"])}
+    predicted = p.argmax(axis=1)
+    for row in np.flatnonzero(predicted != gold)[:30]:
+        metrics["errors"].append(
+            {
+                "split": split,
+                "row": int(row),
+                "text": text or TEXTS[row % len(TEXTS)],
+                "pair": None,
+                "gold": labels[gold[row]],
+                "predicted": labels[predicted[row]],
+                "probability": float(p[row].max()),
+            }
+        )
+    lines = ["\t".join(["row", "label", *(f"p:{x}" for x in labels)])]
+    lines += ["\t".join([str(i), labels[predicted[i]], *(f"{v:.4f}" for v in p[i])]) for i in range(n)]
+    (directory / "predictions" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    even = np.full((n, c), 1 / c)
+    even[np.arange(n), rng.integers(c, size=n)] += 1e-9
+    prior = np.tile((np.bincount(gold, minlength=c) + 1) / (n + c), (n, 1))
+    weak = gold_rng.normal(size=(n, c))
+    weak[np.arange(n), gold] += 1.5
+    for name, guess in (("random", even), ("majority", prior), ("tfidf", apply(weak, 1.0))):
+        metrics["baselines"][name][split] = score_classes(gold, guess, labels)
+
+
+def _numbers(directory, metrics, split, gold_rng, rng, skill, n) -> None:
+    gold = gold_rng.random(n) * 5
+    predicted = gold + rng.normal(size=n) / skill
+    metrics["splits"][split] = score_numbers(gold, predicted)
+    metrics["baselines"]["mean"][split] = score_numbers(gold, np.full(n, gold.mean()))
+    metrics["baselines"]["tfidf"][split] = score_numbers(gold, gold + gold_rng.normal(size=n))
+    for row in np.argsort(-np.abs(gold - predicted))[:20]:
+        error = {"split": split, "row": int(row), "text": TEXTS[row % 4], "pair": TEXTS[(row + 1) % 4]}
+        metrics["errors"].append({**error, "gold": round(gold[row], 2), "predicted": round(predicted[row], 2)})
+    lines = ["row\tlabel", *(f"{i}\t{v:.4f}" for i, v in enumerate(predicted))]
+    (directory / "predictions" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _manifest(labels, seed, n, splits, seconds, state, name, source, method) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "heedful": "0.2.0",
+        "recipe": {
+            "model": {"name": source},
+            "data": {"train": "reviews.csv", "text": "review", "label": "stars"},
+            "tuning": {"method": method},
+            "training": {"epochs": 3, "batch_size": 32, "lr": 5e-5, "max_length": 128},
+        },
+        "seed": seed,
+        "command": ["heedful", "run", "my recipe.toml", "--seeds", "1"],
+        "versions": {"python": "3.11.9", "torch": "2.13.0", "numpy": "2.4.6"},
+        "threads": 2,
+        "device": "cpu",
+        "data": data(labels, n, splits, name),
+        "model": {
+            "source": source,
+            "family": "bert",
+            "parameters": {"total": 22_713_216, "trainable": 22_713_216 if method == "full" else 770},
+            "licence": "Apache-2.0",
+            "trained_on": "a billion sentence pairs",
+        },
+        "cost": {
+            "training_seconds": seconds,
+            "total_seconds": seconds * 1.2,
+            "peak_memory_bytes": 812_000_000,
+            "gpu_memory_bytes": None,
+            "flops": 3.2e13,
+            "tokens": 412_000,
+            "padding_share": 0.041,
+            "truncated_share": 0.072,
+        },
+        "state": state,
+    }
+
+
+def data(labels: list[str] | None, n: int, splits: tuple[str, ...], name: str) -> dict[str, Any]:
+    hidden = [] if "test" in splits else ["test"]
+    return {
+        "name": name,
+        "kind": "classes" if labels else "scores",
+        "labels": labels or [],
+        "sizes": {"train": 4 * n, "dev": n, "test": n},
+        "fingerprints": {"train": "sha256:5c2f9e…", "dev": "sha256:90aa1b…", "test": "sha256:77d0e3…"},
+        "hidden": hidden,
+        "licence": "CC BY 4.0",
+        "contamination": "3 of the test texts are also in train",
+        "notes": ["2 rows had no label and were left out: 17, 203."],
+    }
+
+
+def _log(directory: Path, primary: str, skill: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lines = []
+    for step in range(1, 121):
+        loss = float(0.2 + 0.5 * np.exp(-step / 30) + 0.03 * rng.normal())
+        lines.append({"step": step, "epoch": step / 40, "loss": loss, "lr": 5e-5, "seconds": 0.3, "tokens": 3400})
+        if step % 20 == 0:
+            value = float(0.5 + 0.15 * skill * (1 - np.exp(-step / 40)) + 0.008 * rng.normal())
+            lines.append({"step": step, "epoch": step / 40, "dev": {primary: min(value, 0.99)}})
+    (directory / "log.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines), encoding="utf-8")
+
+
+def make_study(
+    directory: Path,
+    labels: list[str] | None,
+    *,
+    seeds: tuple[int, ...] = (1, 2, 3),
+    settings: dict[str, tuple[float, float]] | None = None,
+    failed: int = 0,
+    text: str | None = None,
+    splits: tuple[str, ...] = ("dev", "test"),
+    n: int = 300,
+) -> Path:
+    """`settings` gives each one's skill and seconds; the last `failed` runs have failed and left no files."""
+    settings = settings or {
+        "minilm · frozen": (1.8, 9.0),
+        "minilm · full": (3.0, 61.0),
+        "bert-mini · full": (2.1, 24.0),
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    runs: list[dict[str, Any]] = []
+    wanted = [(i, s, seed) for i, s in enumerate(settings) for seed in seeds]
+    for k, (i, setting, seed) in enumerate(wanted):
+        lost = k >= len(wanted) - failed
+        name = f"setting{i}-seed{seed}"
+        reason = "the loss was not finite at step 12, rows 3, 99" if lost else None
+        entry = {"name": name, "setting": setting, "seed": seed, "state": "failed" if lost else "done"}
+        runs.append({**entry, "reason": reason})
+        if not lost:
+            skill, seconds = settings[setting]
+            folder = directory / "runs" / name
+            time = seconds * (1 + 0.05 * seed)
+            source, _, method = setting.partition(" · ")
+            more: dict[str, Any] = {"text": text, "splits": splits, "n": n, "source": source, "method": method}
+            make_run(folder, labels, seed=seed, skill=skill, seconds=time, **more)
+    described = [{"name": s, "model": s.split(" ")[0], "method": s.split(" ")[-1]} for s in settings]
+    facts = {
+        "format": 1,
+        "command": "heedful compare reviews.csv --text review --label stars --seeds 3",
+        "data": data(labels, n, splits, "reviews"),
+        "settings": described,
+        "runs": runs,
+    }
+    write_json(directory / "study.json", facts)
+    return directory
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, allow_nan=False), encoding="utf-8")

@@ -1,0 +1,179 @@
+"""Which rows form a step, how far it goes, and that the optimiser's state survives the disk."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import nn
+from training_samples import tiny_model
+
+from heedful.training.batches import epoch_batches, padding_share
+from heedful.training.loop import _parts
+from heedful.training.optimiser import lr_factor, make_optimiser, optimiser_tensors, restore_optimiser, scale_of
+from heedful.training.state import Progress, load_state, save_state
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300)
+
+
+@settings(max_examples=80, deadline=None)
+@given(LENGTHS, st.integers(0, 2**32 - 1), st.integers(0, 50), st.integers(1, 40))
+def test_every_row_once_by_count(lengths: list[int], seed: int, epoch: int, size: int) -> None:
+    batches = epoch_batches(lengths, seed, epoch, size)
+    assert sorted(r for b in batches for r in b) == list(range(len(lengths)))
+    assert len(batches) == -(-len(lengths) // size)  # as the schedule counts on
+    assert sorted(map(len, batches))[1:] == [size] * (len(batches) - 1)
+    assert batches == epoch_batches(lengths, seed, epoch, size)
+
+
+@settings(max_examples=80, deadline=None)
+@given(LENGTHS, st.integers(0, 100), st.integers(0, 5), st.integers(16, 400))
+def test_every_row_once_by_tokens(lengths: list[int], seed: int, epoch: int, tokens: int) -> None:
+    batches = epoch_batches(lengths, seed, epoch, 8, tokens)
+    assert sorted(r for b in batches for r in b) == list(range(len(lengths)))
+    for b in batches:
+        assert len(b) == 1 or len(b) * max(lengths[r] for r in b) <= tokens
+    assert batches == epoch_batches(lengths, seed, epoch, 8, tokens)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=6), min_size=1, max_size=6))
+def test_padding_share_by_brute_force(groups: list[list[int]]) -> None:
+    lengths = [n for group in groups for n in group]
+    rows = iter(range(len(lengths)))
+    batches = [[next(rows) for _ in group] for group in groups]
+    cells = [cell for g in groups for n in g for cell in [1] * n + [0] * (max(g) - n)]
+    assert padding_share(batches, lengths) == pytest.approx(cells.count(0) / len(cells), abs=1e-12)
+
+
+def test_epochs_and_seeds_differ_and_padding_is_little() -> None:
+    lengths = torch.randint(3, 60, (2000,), generator=torch.Generator().manual_seed(0)).tolist()
+    batches = epoch_batches(lengths, 0, 0, 16)
+    others = [epoch_batches(lengths, 0, 1, 16), epoch_batches(lengths, 1, 0, 16), epoch_batches(lengths, 1, 1, 16)]
+    assert all(batches != other for other in others)
+    assert {frozenset(b) for b in batches} != {frozenset(b) for b in others[0]}
+    plain = [list(range(at, at + 16)) for at in range(0, 2000, 16)]
+    assert padding_share(batches, lengths) < 0.3 * padding_share(plain, lengths)
+    longest = [max(lengths[r] for r in b) for b in batches]
+    assert longest != sorted(longest)  # batches of one length do not follow one another
+    assert longest != sorted(longest, reverse=True)
+
+
+@given(st.lists(st.integers(), min_size=1, max_size=40, unique=True), st.integers(1, 60))
+def test_parts_of_a_step(rows: list[int], parts: int) -> None:
+    found = _parts(rows, parts)
+    assert [r for part in found for r in part] == rows
+    assert len(found) <= parts
+    assert all(found)
+
+
+@given(st.integers(1, 400), st.floats(0, 0.95), st.sampled_from(["linear", "cosine", "constant"]))
+def test_learning_rate(steps: int, warmup: float, schedule: str) -> None:
+    rising = int(warmup * steps)
+    found = [lr_factor(step, steps, warmup, schedule) for step in range(steps)]
+    assert all(0 < f <= 1 for f in found)
+    assert found[:rising] == sorted(found[:rising])
+    assert found[rising] == 1.0
+    assert found[rising:] == sorted(found[rising:], reverse=True)
+    if rising:  # in equal strides, from nearly nothing
+        assert found[:rising] == pytest.approx([(i + 1) / (rising + 1) for i in range(rising)])
+    left = steps - rising
+    if schedule == "constant":
+        assert set(found[rising:]) == {1.0}
+    elif schedule == "linear":
+        assert found[-1] == pytest.approx(1 / left)
+        assert found[rising:] == pytest.approx([1 - i / left for i in range(left)])
+    else:
+        assert found[rising:] == pytest.approx([0.5 + 0.5 * math.cos(math.pi * i / left) for i in range(left)])
+
+
+def test_groups_of_the_optimiser(tmp_path: Path) -> None:
+    transformer, _ = tiny_model(tmp_path)
+    parameters = dict(transformer.named_parameters())
+    optimiser = make_optimiser(parameters, 0.25, 2, 0.5)
+    name_of = {p: name for name, p in parameters.items()}
+    seen = {}
+    for group in optimiser.param_groups:
+        for p in group["params"]:
+            seen[name_of[p]] = (group["weight_decay"], group["scale"])
+    assert seen.keys() == parameters.keys()
+    for name, (decay, scale) in seen.items():
+        is_matrix = name.endswith("weight") and "norm" not in name
+        assert decay == (0.25 if is_matrix else 0.0), name
+        expected = {"body.embeddings.": 0.25, "body.blocks.0.": 0.5}
+        assert scale == next((v for k, v in expected.items() if name.startswith(k)), 1.0), name
+    assert {scale_of(name, 2, 1.0) for name in parameters} == {1.0}
+    assert scale_of("body.blocks.11.attention.output.weight", 12, 0.9) == 1.0
+    assert scale_of("body.blocks.1.attention.output.weight", 12, 0.9) == pytest.approx(0.9**10)
+
+
+def _train(parameters: dict[str, nn.Parameter], optimiser: torch.optim.AdamW, start: int, steps: int) -> None:
+    for step in range(start, start + steps):
+        g = torch.Generator().manual_seed(step)
+        for name, p in parameters.items():
+            p.grad = None if name == "never" else torch.randn(p.shape, generator=g)
+        for group in optimiser.param_groups:
+            group["lr"] = 0.01
+        optimiser.step()
+
+
+def _some() -> dict[str, nn.Parameter]:
+    """One matrix lies column by column in memory, as those of linear maps do; one has no gradient, ever."""
+    g = torch.Generator().manual_seed(0)
+    columns = nn.Parameter(torch.empty(6, 5).T)
+    with torch.no_grad():
+        columns.normal_(generator=g)
+    assert not columns.is_contiguous()
+    rest = {"rows": (4, 3), "bias": (3,), "never": (2, 2)}
+    return {"columns": columns, **{n: nn.Parameter(torch.randn(s, generator=g)) for n, s in rest.items()}}
+
+
+def test_state_goes_to_disk_and_back(tmp_path: Path) -> None:
+    straight = _some()
+    _train(straight, make_optimiser(straight, 0.1, 2, 1.0), 0, 9)
+
+    first = _some()
+    optimiser = make_optimiser(first, 0.1, 2, 1.0)
+    _train(first, optimiser, 0, 4)
+    progress = Progress(step=4, decay=0.1 + 0.2, best={"step": 2, "epoch": 1, "score": 1 / 3}, losses=[0.1, 2 / 3])
+    best = {name: p.detach() * 2 for name, p in first.items()}
+    save_state(tmp_path / "checkpoints", progress, first, optimiser, best)
+    assert sorted(p.suffix for p in (tmp_path / "checkpoints").iterdir()) == [".json"] + [".safetensors"] * 3
+
+    second = {name: nn.Parameter(torch.zeros_like(p)) for name, p in first.items()}
+    assert not second["columns"].is_contiguous()
+    fresh = make_optimiser(second, 0.1, 2, 1.0)
+    found, found_best = load_state(tmp_path / "checkpoints", second, fresh)
+    assert found == progress
+    assert found_best is not None
+    assert all(torch.equal(found_best[n], best[n]) for n in best)
+    _train(second, fresh, 4, 5)
+    for name, p in straight.items():
+        assert torch.equal(p, second[name]), name
+
+
+def test_tensors_of_the_optimiser(tmp_path: Path) -> None:
+    parameters = _some()
+    optimiser = make_optimiser(parameters, 0.1, 2, 1.0)
+    assert optimiser_tensors(optimiser, parameters) == {}
+    _train(parameters, optimiser, 0, 3)
+    tensors = optimiser_tensors(optimiser, parameters)
+    assert not any("never" in name for name in tensors)
+    save_file(tensors, tmp_path / "o.safetensors")
+    other = make_optimiser(parameters, 0.1, 2, 1.0)
+    restore_optimiser(other, parameters, load_file(tmp_path / "o.safetensors"))
+    again = optimiser_tensors(other, parameters)
+    assert tensors.keys() == again.keys()
+    assert all(torch.equal(tensors[name], again[name]) for name in tensors)
+    assert float(tensors["step.rows"]) == 3
+
+
+def test_no_state_is_a_beginning(tmp_path: Path) -> None:
+    parameters = _some()
+    before = {name: p.detach().clone() for name, p in parameters.items()}
+    progress, best = load_state(tmp_path / "none", parameters, make_optimiser(parameters, 0.1, 2, 1.0))
+    assert (progress, best) == (Progress(), None)
+    assert all(torch.equal(p, before[name]) for name, p in parameters.items())

@@ -1,0 +1,336 @@
+"""A run that is killed, at any moment and any number of times, ends as if nothing had happened: equal to the bit."""
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from training_samples import (
+    Child,
+    assert_same_run,
+    everything_left,
+    read_log,
+    tiny_recipe,
+    write_csv,
+    write_data,
+    write_tiny,
+)
+
+from heedful.errors import RequestError, WorkError
+from heedful.recipes.schema import Recipe
+from heedful.training import run as runs
+from heedful.training import state as states
+from heedful.training.loop import Fit
+from heedful.training.run import execute
+
+CONFIGURATIONS = [("frozen", 1), ("full", 1), ("frozen", 2), ("full", 2)]
+NAMES = [f"{method}-{parts}" for method, parts in CONFIGURATIONS]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Recipe]:
+    folder = tmp_path_factory.mktemp("world")
+    data, model = write_data(folder / "data"), write_tiny(folder / "model")
+
+    def recipe(method: str = "full", **training: Any) -> Recipe:
+        head = {"head": "two-layer"} if method == "frozen" else {}
+        return tiny_recipe(
+            model, data, method, training=training, model={"dropout": 0.3, **head}, tuning={"layer_decay": 0.9}
+        )
+
+    return recipe
+
+
+@pytest.fixture(scope="module")
+def reference(world: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Path]:
+    folder = tmp_path_factory.mktemp("reference")
+
+    def uninterrupted(method: str, parts: int) -> Path:
+        directory = folder / f"{method}-{parts}" / "run"
+        if not directory.exists():
+            Child(world(method, accumulate=parts), 7, directory).finish()
+        return directory
+
+    return uninterrupted
+
+
+def step_on_disk(directory: Path) -> int:
+    try:
+        return int(json.loads((directory / "checkpoints/state.json").read_text())["step"])
+    except OSError:
+        return 0
+
+
+def kill_and_go_on(recipe: Recipe, directory: Path, kills: int, draw: random.Random) -> int:
+    """By turns: while a state is written, a random time after a random step, at a random time. Returns the kills."""
+    done = 0
+    for attempt in range(3 * kills):
+        child = Child(recipe, 7, directory)
+        start, wait, goal = time.monotonic(), draw.uniform(0, 0.3), step_on_disk(directory) + draw.randint(1, 5)
+        while child.process.is_alive() and time.monotonic() - start < 20:
+            if attempt % 3 == 0 and step_on_disk(directory) >= goal and any(directory.glob(".checkpoints.*.new")):
+                break
+            if attempt % 3 == 1 and step_on_disk(directory) >= goal:
+                time.sleep(draw.uniform(0, 0.02))
+                break
+            if attempt % 3 == 2 and time.monotonic() - start > wait:
+                break
+            time.sleep(0.0002)
+        done += child.kill()
+        if done == kills or not child.killed:
+            break
+    Child(recipe, 7, directory).finish()
+    return done
+
+
+def survive(kills: int, recipe: Recipe, folder: Path, expected: Path, draw: random.Random) -> None:
+    """Life after life, until this many kills have been survived."""
+    done = 0
+    for life in range(10 * kills):
+        if done >= kills:
+            return
+        directory = folder / str(life) / "run"
+        done += kill_and_go_on(recipe, directory, min(6, kills - done), draw)
+        assert_same_run(directory, expected)
+    raise AssertionError(f"every run ended before it could be killed, but for {done}")
+
+
+@pytest.mark.parametrize(("method", "parts"), CONFIGURATIONS, ids=NAMES)
+def test_killed_three_times(
+    method: str, parts: int, world: Callable[..., Recipe], reference: Callable[[str, int], Path], tmp_path: Path
+) -> None:
+    draw = random.Random(f"{method} {parts}")
+    survive(3, world(method, accumulate=parts), tmp_path, reference(method, parts), draw)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("method", "parts"), CONFIGURATIONS, ids=NAMES)
+def test_killed_many_times(
+    method: str, parts: int, world: Callable[..., Recipe], reference: Callable[[str, int], Path], tmp_path: Path
+) -> None:
+    draw = random.Random(f"many {method} {parts}")
+    survive(24, world(method, accumulate=parts), tmp_path, reference(method, parts), draw)
+
+
+class Dead(BaseException):
+    """In place of the end of the process: nothing of ours catches it."""
+
+
+_PLACES = {
+    "before the manifest": (runs, "_manifest"),
+    "after the manifest": (runs, "_fit"),
+    "before the predictions": (runs, "write_outcome"),
+    "before the model": (runs, "write_model"),
+    "after the model": (runs, "_cost"),
+    "before tidying up": (runs.shutil, "rmtree"),
+}
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("method", ["frozen", "full"])
+def test_dead_between_two_steps_of_a_run(
+    place: str,
+    method: str,
+    world: Callable[..., Recipe],
+    reference: Callable[[str, int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The moments that a random kill seldom meets."""
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Dead
+
+    directory, recipe = tmp_path / "run", world(method)
+    with monkeypatch.context() as patch:
+        patch.setattr(*_PLACES[place], die)
+        with pytest.raises(Dead):
+            execute(recipe, 7, directory, command="test", quiet=True)
+    execute(recipe, 7, directory, command="test", quiet=True)
+    assert_same_run(directory, reference(method, 1))
+
+
+def stop_after(step: int, recipe: Recipe, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = Fit._step
+
+    def until(self: Fit, *args: Any) -> None:
+        if self.progress.step == step:
+            raise Dead
+        inner(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fit, "_step", until)
+        with pytest.raises(Dead):
+            execute(recipe, 7, directory, command="test", quiet=True)
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 6, 14])
+def test_stopped_after_a_step(
+    step: int,
+    world: Callable[..., Recipe],
+    reference: Callable[[str, int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In an epoch, at its end, before the last; what was logged after the state was written is logged once."""
+    recipe, directory = world("full"), tmp_path / "run"
+    stop_after(step, recipe, directory, monkeypatch)
+    assert step_on_disk(directory) == step
+    assert {p.suffix for p in (directory / "checkpoints").iterdir()} == {".json", ".safetensors"}  # nothing pickled
+    with (directory / "log.jsonl").open("a") as log:
+        log.write('{"half a line')
+    execute(recipe, 7, directory, command="test", quiet=True)
+    assert_same_run(directory, reference("full", 1))
+
+
+@pytest.mark.parametrize("key", ["step", "losses", "decay", "best", "best_decay", "log_bytes"])
+def test_a_state_that_lacks_a_part_would_be_noticed(
+    key: str,
+    world: Callable[..., Recipe],
+    reference: Callable[[str, int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Negative control of all the tests here."""
+    recipe, directory = world("full"), tmp_path / "run"
+    stop_after(13, recipe, directory, monkeypatch)
+    state = json.loads((directory / "checkpoints/state.json").read_text())
+    del state[key]
+    (directory / "checkpoints/state.json").write_text(json.dumps(state))
+    with pytest.raises((AssertionError, KeyError, TypeError)):  # noqa: PT012 (whichever of the two notices)
+        execute(recipe, 7, directory, command="test", quiet=True)
+        assert_same_run(directory, reference("full", 1))
+
+
+_CALLER = """
+import sys
+from pathlib import Path
+from heedful.recipes.reading import read_recipe
+from heedful.training.run import execute
+try:
+    execute(read_recipe(sys.argv[1]), 7, Path(sys.argv[2]), command="test")
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c(world: Callable[..., Recipe], reference: Callable[[str, int], Path], tmp_path: Path) -> None:
+    from recipe_files import write_recipe
+
+    path, directory = write_recipe(tmp_path / "recipe.toml", world("full")), tmp_path / "run"
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CALLER, str(path), str(directory)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    end = time.monotonic() + 60
+    while not (directory / "checkpoints").exists() and time.monotonic() < end:
+        time.sleep(0.001)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    step = json.loads((directory / "checkpoints/state.json").read_text())["step"]
+    assert f"stopped at step {step}; the same command goes on from there" in said
+    assert "Traceback" not in said
+    Child(world("full"), 7, directory).finish()
+    assert_same_run(directory, reference("full", 1))
+
+
+def test_a_finished_run_is_left_as_it_is(world: Callable[..., Recipe], reference: Callable[[str, int], Path]) -> None:
+    directory = reference("full", 1)
+    before = {p: p.stat().st_mtime_ns for p in directory.rglob("*")}
+    manifest = execute(world("full"), 7, directory, quiet=True)
+    assert manifest["state"] == "done"
+    assert {p: p.stat().st_mtime_ns for p in directory.rglob("*")} == before
+
+
+def test_a_directory_of_another_run_is_refused(
+    world: Callable[..., Recipe], reference: Callable[[str, int], Path], tmp_path: Path
+) -> None:
+    directory = reference("full", 1)
+    before = everything_left(directory)
+    with pytest.raises(RequestError, match=r"another recipe or seed; choose another"):
+        execute(world("full"), 8, directory, quiet=True)
+    with pytest.raises(RequestError, match=r"another recipe or seed"):
+        execute(world("full", lr=1e-3), 7, directory, quiet=True)
+    assert everything_left(directory) == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("…")
+    with pytest.raises(RequestError, match="not a run"):
+        execute(world("full"), 7, tmp_path / "mine", quiet=True)
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 99}', '{"format": 1}'])
+def test_a_damaged_manifest_is_refused(content: str, world: Callable[..., Recipe], tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(RequestError, match=r"manifest\.json: (damaged|was written by another version)"):
+        execute(world("full"), 7, tmp_path, quiet=True)
+
+
+@pytest.mark.parametrize("method", ["frozen", "full"])
+def test_data_that_changed_in_between_is_refused(
+    method: str, world: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_data(tmp_path / "data")
+    recipe = world(method)
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=data)})
+    directory = tmp_path / "run"
+    stop_after(3, recipe, directory, monkeypatch)
+    write_csv(tmp_path / "data/train.csv", ("text", "label"), [(f"other words {i}", "ab"[i % 2]) for i in range(30)])
+    with pytest.raises(RequestError, match=r"data.*changed"):
+        execute(recipe, 7, directory, quiet=True)
+    assert json.loads((directory / "checkpoints/state.json").read_text())["step"] == 3
+
+
+def test_the_thread_count_of_the_first_sitting_is_kept(
+    world: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, directory = world("full"), tmp_path / "run"
+    recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"threads": None})})
+    torch.set_num_threads(2)
+    try:
+        stop_after(3, recipe, directory, monkeypatch)
+        torch.set_num_threads(1)
+        manifest = execute(recipe, 7, directory, quiet=True)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert manifest["threads"] == 2
+
+
+def test_a_full_disk(world: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state before is untouched, and the run goes on from it when there is room."""
+    directory, calls = tmp_path / "run", itertools.count()
+
+    def full(tensors: Any, path: Path) -> None:
+        if next(calls) == 7:  # the second file of the fourth state
+            path.write_bytes(b"half")
+            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        save_file(tensors, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(states, "save_file", full)
+        with pytest.raises(WorkError, match=r"checkpoints: could not be written \(.*No space left"):
+            execute(world("full"), 7, directory, quiet=True)
+    assert step_on_disk(directory) == 3
+    assert execute(world("full"), 7, directory, quiet=True)["state"] == "done"
+
+
+def test_the_log_has_each_step_once(reference: Callable[[str, int], Path]) -> None:
+    log = read_log(reference("full", 1))
+    assert [(line["step"], "dev" in line) for line in log] == [(s, d) for s in (5, 10, 15) for d in (False, True)]
+    assert [line["epoch"] for line in log] == [1, 1, 2, 2, 3, 3]
