@@ -66,11 +66,10 @@ def furthest(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
     return max(float((a[n] - b[n]).abs().max()) for n in a)
 
 
-@pytest.mark.parametrize("parts", [2, 3, 8, 50])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("kind", ["full", "score"])
-def test_accumulation_is_the_full_batch(kind: str, weighted: bool, parts: int, make: Maker, tmp_path: Path) -> None:
-    """30 rows in steps of 8: the last step has 6, which 8 and 50 parts do not divide."""
+@pytest.mark.parametrize("parts", [4, 50])
+@pytest.mark.parametrize("kind", ["plain", "weighted", "score"])
+def test_accumulation_is_the_full_batch(kind: str, parts: int, make: Maker, tmp_path: Path) -> None:
+    """30 rows in steps of 8: the last step has 6, which 4 and 50 parts do not divide."""
     found = []
     for accumulate in (1, parts):
         transformer, tokenizer = make()
@@ -80,7 +79,7 @@ def test_accumulation_is_the_full_batch(kind: str, weighted: bool, parts: int, m
         if kind == "score":
             loss, targets_b = Loss(0), torch.tensor(targets, dtype=torch.float64) * 0.7
         else:
-            loss = Loss(CLASSES, 0.1, balanced_weights(targets, CLASSES).double() if weighted else None)
+            loss = Loss(CLASSES, 0.1, balanced_weights(targets, CLASSES).double() if kind == "weighted" else None)
             targets_b = torch.tensor(targets)
         folder = tmp_path / str(accumulate)
         folder.mkdir()

@@ -44,7 +44,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Recipe]:
     data, model = write_data(folder / "data"), write_tiny(folder / "model")
 
     def recipe(method: str = "full", **training: Any) -> Recipe:
+        """In two parts, the last weights are kept; else the best."""
         head = {"head": "two-layer"} if method == "frozen" else {}
+        training = {"keep": "last" if training.get("accumulate") == 2 else "best", **training}
         return tiny_recipe(
             model, data, method, training=training, model={"dropout": 0.3, **head}, tuning={"layer_decay": 0.9}
         )
@@ -195,23 +197,27 @@ def test_stopped_after_a_step(
     assert_same_run(directory, reference("full", 1))
 
 
-@pytest.mark.parametrize("key", ["step", "losses", "decay", "best", "best_decay", "log_bytes"])
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [("step", 1), ("losses", 1), ("best", 1), ("best_decay", 1), ("log_bytes", 1), ("decay", 2), ("losses", 2)],
+)
 def test_a_state_that_lacks_a_part_would_be_noticed(
     key: str,
+    parts: int,
     world: Callable[..., Recipe],
     reference: Callable[[str, int], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Negative control of all the tests here."""
-    recipe, directory = world("full"), tmp_path / "run"
+    recipe, directory = world("full", accumulate=parts), tmp_path / "run"
     stop_after(13, recipe, directory, monkeypatch)
     state = json.loads((directory / "checkpoints/state.json").read_text())
     del state[key]
     (directory / "checkpoints/state.json").write_text(json.dumps(state))
     with pytest.raises((AssertionError, KeyError, TypeError)):  # noqa: PT012 (whichever of the two notices)
         execute(recipe, 7, directory, command="test", quiet=True)
-        assert_same_run(directory, reference("full", 1))
+        assert_same_run(directory, reference("full", parts))
 
 
 _CALLER = """

@@ -174,7 +174,7 @@ def _cost(setting: Setting, progress: Progress, total_seconds: float) -> dict[st
     once = forward_flops(shape, setting.train_lengths, first_only)
     passes = 1 if setting.frozen else 3 * progress.epochs  # a backward pass costs two forward ones
     return {
-        "training_seconds": progress.seconds,
+        "training_seconds": setting.feature_seconds + progress.seconds,
         "total_seconds": total_seconds,
         "peak_memory_bytes": peak_memory(),
         "gpu_memory_bytes": peak_gpu_memory(setting.device),

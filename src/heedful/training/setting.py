@@ -1,5 +1,6 @@
 """From a recipe to everything that the loop needs: data, model, items, method, loss."""
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,6 +41,8 @@ class Setting:
     licence: str
     trained_on: str
     frozen: bool
+    feature_seconds: float
+    """What it took to compute what a frozen body gives, which is nearly all of the cost of training a head."""
     epochs: int
     train_lengths: list[int]
     padding_share: float
@@ -87,11 +90,13 @@ def prepare(recipe: Recipe, seed: int, dataset: Dataset, directory: Path) -> Set
     device = _device(table.device)
     before = checkpoint.transformer.body.embeddings.token.weight.numel()
     frozen = recipe.tuning.method == "frozen"
+    started = time.monotonic()
     method: Method = (
         Frozen(checkpoint.transformer, items, device, directory / "features")
         if frozen
         else Full(checkpoint.transformer, items, device)
     )
+    feature_seconds = time.monotonic() - started if frozen else 0.0
     targets = {split: t for split, e in examples.items() if (t := _targets(dataset, e, device)) is not None}
     batches = epoch_batches(lengths, seed, 0, table.batch_size, table.batch_tokens)
     named = CATALOG.get(recipe.model.name or "")
@@ -107,6 +112,7 @@ def prepare(recipe: Recipe, seed: int, dataset: Dataset, directory: Path) -> Set
         licence=named.licence if named else "",
         trained_on=named.trained_on if named else "",
         frozen=frozen,
+        feature_seconds=feature_seconds,
         epochs=table.epochs,
         train_lengths=lengths,
         padding_share=0.0 if frozen else padding_share(batches, lengths),
