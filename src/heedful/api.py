@@ -32,15 +32,11 @@ def run(
 ) -> "Study":
     """Run a recipe (a file, or a built-in name) with its seeds, or go on where an earlier call was stopped."""
     from heedful.recipes.reading import read_recipe
-    from heedful.studies.plan import SettingPlan, StudyPlan
+    from heedful.studies.plan import plan_recipe
     from heedful.studies.study import run_study
 
-    read = read_recipe(recipe, settings)
-    chosen = read.seed_list() if seeds is None else list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     name = Path(recipe).stem
-    plan = StudyPlan(
-        (SettingPlan(name, read.model.name or str(read.model.shape), read.tuning.method, read),), tuple(chosen)
-    )
+    plan = plan_recipe(read_recipe(recipe, settings), name, range(seeds) if isinstance(seeds, int) else seeds)
     directory = Path(out) if out is not None else Path("runs") / name
     run_study(plan, directory)
     return Study(directory)

@@ -144,3 +144,20 @@ def test_mistakes_are_one_sentence(place: Path, arguments: list[str], words: str
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_recipe_runs_from_the_command_and_from_python(place: Path) -> None:
+    (place / "own.toml").write_text(
+        f'seeds = [3]\n[model]\nname = "{place / "tiny"}"\n[data]\ntrain = "{place / "data.csv"}"\ntext = "review"\n'
+        'label = "verdict"\n[tuning]\nmethod = "frozen"\n[training]\nepochs = 2\nmax_length = 32\n'
+    )
+    done = command("run", "own.toml", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert (place / "runs" / "own" / "runs" / "own-seed3" / "metrics.json").exists()
+    study = heedful.run(place / "own.toml", out=place / "again")
+    assert [row["n"] for row in study.table] == ["1"]
+    first, second = (
+        p / "runs" / "own-seed3" / "predictions" / "test.tsv" for p in (place / "runs" / "own", place / "again")
+    )
+    assert first.read_bytes() == second.read_bytes()
+    assert study.best.labels == ("bad", "good")

@@ -23,13 +23,11 @@ def run(
 ) -> None:
     """Run a recipe with each of its seeds; if it was stopped, the same line goes on where it was."""
     from heedful.recipes.reading import read_recipe
-    from heedful.studies.plan import SettingPlan, StudyPlan
+    from heedful.studies.plan import plan_recipe
 
-    read = read_recipe(recipe, settings or [])
     name = Path(recipe).stem
-    chosen = tuple(range(seeds)) if seeds is not None else tuple(read.seed_list())
-    setting = SettingPlan(name, read.model.name or str(read.model.shape), read.tuning.method, read)
-    _study(StudyPlan((setting,), chosen), out or Path("runs") / name)
+    plan = plan_recipe(read_recipe(recipe, settings or []), name, None if seeds is None else range(seeds))
+    _study(plan, out or Path("runs") / name)
 
 
 def compare(

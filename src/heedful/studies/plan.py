@@ -46,6 +46,12 @@ class StudyPlan:
                 yield Job(name, setting, seed, directory / "runs" / name)
 
 
+def plan_recipe(recipe: Recipe, name: str, seeds: Sequence[int] | None = None) -> StudyPlan:
+    """One recipe over its own seeds, or over others."""
+    setting = SettingPlan(name, recipe.model.name or str(recipe.model.shape), recipe.tuning.method, recipe)
+    return StudyPlan((setting,), tuple(recipe.seed_list() if seeds is None else seeds))
+
+
 def plan_comparison(
     data: Mapping[str, Any],
     models: Sequence[str],

@@ -259,7 +259,7 @@ def _bad_row(rows: Sequence[object]) -> str:
 
 
 def _state(part: Any) -> Any:
-    """A normaliser's or pre-tokeniser's settings: the library shows them only as it would pickle them, in JSON."""
+    """A normaliser's or pre-tokeniser's settings: the library shows them only as the JSON of its state."""
     return None if part is None else json.loads(part.__getstate__())
 
 
