@@ -14,6 +14,7 @@ from torch import Tensor
 from heedful.checkpoints.directory import Checkpoint, read_model, write_model
 from heedful.checkpoints.finding import find
 from heedful.errors import RequestError
+from heedful.evaluation.calibration import apply as probabilities
 from heedful.models.batch import Batch, pad
 from heedful.models.shape import HeadKind, Shape
 from heedful.models.transformer import Transformer
@@ -223,8 +224,7 @@ class Predictions:
     def __init__(self, names: tuple[str, ...], raw: npt.NDArray[np.float64], truncated: int) -> None:
         self.names, self.truncated = names, truncated
         self.scores = raw[:, 0] if len(names) == 1 else None
-        e = np.exp(raw - raw.max(axis=1, keepdims=True)) if len(raw) else raw
-        self.probabilities = e / e.sum(axis=1, keepdims=True)
+        self.probabilities = probabilities(raw)
         self.labels = [names[i] for i in self.probabilities.argmax(axis=1)] if len(raw) else []
 
 

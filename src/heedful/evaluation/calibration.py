@@ -40,7 +40,7 @@ def fit_temperature(logits: npt.ArrayLike, gold: Sequence[int] | Ints) -> float:
     return float(np.exp(found.x))
 
 
-def apply(logits: npt.ArrayLike, temperature: float) -> Floats:
+def apply(logits: npt.ArrayLike, temperature: float = 1.0) -> Floats:
     """softmax(logits / T), (n, c)."""
     logits_nc = np.asarray(logits, dtype=np.float64)
     z_nc = (logits_nc - logits_nc.max(axis=1, keepdims=True)) / temperature

@@ -11,6 +11,7 @@ import torch
 
 from heedful.data.examples import Dataset, Examples
 from heedful.evaluation.baselines import baselines as make_baselines
+from heedful.evaluation.calibration import apply as probabilities
 from heedful.evaluation.calibration import before_and_after, fit_temperature
 from heedful.evaluation.metrics import score_classes, score_numbers
 from heedful.recipes.schema import Recipe
@@ -48,16 +49,11 @@ def raw_scores(setting: Setting, split: str) -> Floats:
     return found
 
 
-def softmax(scores_nk: Floats) -> Floats:
-    e = np.exp(scores_nk - scores_nk.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
-
-
 def score(setting: Setting, split: str, scores_nk: Floats) -> dict[str, Any]:
     gold = setting.targets[split].cpu().numpy()
     if setting.dataset.kind == "score":
         return score_numbers(gold, scores_nk[:, 0])
-    return score_classes(gold, softmax(scores_nk), setting.dataset.labels)
+    return score_classes(gold, probabilities(scores_nk), setting.dataset.labels)
 
 
 def judge_dev(recipe: Recipe, setting: Setting) -> dict[str, Any]:
@@ -118,13 +114,13 @@ def write_predictions(path: Path, data: Dataset, rows: list[int], scores_nk: Flo
             return
         table = csv.writer(file, "excel-tab", lineterminator="\n")  # a class may have a tab in its name
         table.writerow(["row", "label", *(f"p:{name}" for name in data.labels)])
-        for row, p_k in zip(rows, softmax(scores_nk), strict=True):
+        for row, p_k in zip(rows, probabilities(scores_nk), strict=True):
             table.writerow([row, data.labels[int(p_k.argmax())], *(f"{p:.6f}" for p in p_k)])
 
 
 def _errors(setting: Setting, split: str, scores_nk: Floats) -> list[dict[str, Any]]:
     """The most confident mistakes, worst first."""
-    p_nk, gold, held = softmax(scores_nk), setting.targets[split].cpu().numpy(), setting.examples[split]
+    p_nk, gold, held = probabilities(scores_nk), setting.targets[split].cpu().numpy(), setting.examples[split]
     wrong = np.flatnonzero(p_nk.argmax(axis=1) != gold)
     worst = wrong[np.argsort(-p_nk[wrong].max(axis=1), kind="stable")][:_ERRORS]
     labels = setting.dataset.labels
