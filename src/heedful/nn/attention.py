@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.nn.dropout import dropout as dropped
+
 Places = tuple[Tensor, Tensor]
 
 
@@ -48,9 +50,9 @@ def dot_product(
     if mask is not None:
         scores_bhts = scores_bhts.masked_fill(~mask, torch.finfo(scores_bhts.dtype).min)
     weights_bhts = torch.softmax(scores_bhts, dim=-1)
-    if mask is not None:
-        weights_bhts = weights_bhts * mask  # the row of a query that may look at nothing would be uniform; make it zero
-    y_bhtk = F.dropout(weights_bhts, dropout) @ v_bhsk
+    if mask is not None and not mask.any(dim=-1).all():
+        weights_bhts = weights_bhts * mask  # the row of a query that may look at nothing is uniform; make it zero
+    y_bhtk = dropped(weights_bhts, dropout) @ v_bhsk
     return y_bhtk, weights_bhts if want_weights else None
 
 
@@ -63,8 +65,11 @@ def fused_dot_product(
     dropout: float,
     want_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """The twin of `dot_product` through PyTorch's fused kernel, which never holds the weights in memory."""
-    if want_weights:
+    """The twin of `dot_product` through PyTorch's fused kernel, which never holds the weights in memory.
+
+    On a CPU there is none with dropout, and what PyTorch does instead is slower than the reference.
+    """
+    if want_weights or (dropout and q_bhtk.device.type == "cpu"):
         return dot_product(q_bhtk, k_bhsk, v_bhsk, mask, places, dropout, want_weights)
     return F.scaled_dot_product_attention(q_bhtk, k_bhsk, v_bhsk, attn_mask=mask, dropout_p=dropout), None
 

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from heedful.nn.dropout import Dropout
 from heedful.nn.norms import LayerNorm
 
 
@@ -23,7 +24,7 @@ class Embeddings(nn.Module):
         self.position = nn.Embedding(positions, width, padding_idx=pad_position)
         self.segment = nn.Embedding(segments, width) if segments else None
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids_bt: Tensor, positions_bt: Tensor, segments_bt: Tensor | None = None) -> Tensor:
         """No segments given: every token is in segment 0."""

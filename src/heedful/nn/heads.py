@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.activations import Activation
+from heedful.nn.dropout import Dropout
 from heedful.nn.norms import LayerNorm
 
 Reads = Literal["pooled", "first", "last", "mean", "max", "every"]
@@ -31,7 +32,7 @@ class LinearHead(nn.Module):
 
     def __init__(self, width: int, classes: int, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(width, classes, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,9 +52,9 @@ class TwoLayerHead(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = activation
-        self.input_dropout = nn.Dropout(dropout if input_dropout else 0.0)
+        self.input_dropout = Dropout(dropout if input_dropout else 0.0)
         self.dense = nn.Linear(width, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:

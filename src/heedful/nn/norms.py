@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.nn.dropout import Dropout
+
 Normalise = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 
 
@@ -50,7 +52,7 @@ class _Wiring(nn.Module):
     def __init__(self, norm: LayerNorm, dropout: float) -> None:
         super().__init__()
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.slot: nn.Module = Add()
 
 

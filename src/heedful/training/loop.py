@@ -88,7 +88,7 @@ class Fit:
     def _step(self, rows: list[int], epoch: int, steps: int) -> None:
         """One step of AdamW on these rows; their loss is a sum over parts divided by the weight of the whole."""
         table, progress = self.training, self.progress
-        torch.manual_seed(hash((self.seed, progress.step)))  # dropout depends on the step alone: nothing to save for it
+        self._seed(hash((self.seed, progress.step)))  # dropout depends on the step alone: nothing to save for it
         self.method.train(True)
         weight = self.loss.weights(self.targets[rows]).sum()
         total = 0.0
@@ -100,9 +100,13 @@ class Fit:
             if not math.isfinite(total):
                 self._refuse(rows)
             loss.backward()  # type: ignore[no-untyped-call]
-        length = nn.utils.clip_grad_norm_(self.parameters.values(), table.clip or math.inf)
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        length = float(nn.utils.get_total_norm(gradients))
         if not math.isfinite(length):
             self._refuse(rows, "gradient")
+        shrink = math.inf if table.clip is None else table.clip / (length + 1e-6)
+        if shrink < 1:
+            torch._foreach_mul_(gradients, shrink)
         lr = table.lr * lr_factor(progress.step, steps, table.warmup, table.schedule)
         for group in self.optimiser.param_groups:
             group["lr"] = lr * group["scale"]
@@ -113,6 +117,12 @@ class Fit:
         progress.losses.append(total)
         if progress.step % _LOG_EVERY == 0:
             self._log_losses(epoch, lr)
+
+    def _seed(self, value: int) -> None:
+        if self.targets.device.type == "cpu":  # torch.manual_seed asks after every device: a third of a millisecond
+            torch.default_generator.manual_seed(value)
+        else:
+            torch.manual_seed(value)
 
     def _end_epoch(self, epoch: int, last: bool) -> None:
         progress = self.progress

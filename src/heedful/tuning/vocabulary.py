@@ -20,9 +20,7 @@ class CompactTable:
         used = torch.zeros(len(self.whole), dtype=torch.bool)
         pad = transformer.shape.pad_id or 0
         used[: pad + 1] = True  # padding keeps its id, since positions may be counted from it
-        for item in items:
-            for chunk in item.chunks:
-                used[chunk] = True
+        used[torch.tensor([i for item in items for chunk in item.chunks for i in chunk])] = True
         self.kept = used.nonzero()[:, 0]
         self.new_id = torch.cumsum(used, 0) - 1
         small = nn.Embedding(
@@ -31,8 +29,9 @@ class CompactTable:
         transformer.body.embeddings.token = small.to(whole.weight.device)
 
     def renumber(self, items: Iterable[Item]) -> None:
+        new_id = self.new_id.tolist()
         for item in items:
-            item.chunks = [self.new_id[chunk].tolist() for chunk in item.chunks]
+            item.chunks = [[new_id[i] for i in chunk] for chunk in item.chunks]
 
     def expand(self, decay: float) -> None:
         """`decay`: the product of all steps' (1 − lr · weight decay), which the rows that never occurred missed."""
