@@ -18,7 +18,9 @@ from heedful.evaluation.calibration import apply as probabilities
 from heedful.models.batch import Batch, pad
 from heedful.models.shape import HeadKind, Shape
 from heedful.models.transformer import Transformer
+from heedful.objectives.classify import make_items
 from heedful.text.tokenizer import Text, Tokenizer, Tokens
+from heedful.tuning.methods import features_of
 
 Pooling = Literal["cls", "first", "mean", "max", "last"]
 _WINDOW = 8192  # texts tokenised and sorted at a time, so that memory does not grow with the input
@@ -30,21 +32,27 @@ def run(
     settings: Sequence[str] = (),
     seeds: int | Sequence[int] | None = None,
     out: str | Path | None = None,
+    workers: int = 1,
 ) -> "Study":
     """Run a recipe (a file, or a built-in name) with its seeds, or go on where an earlier call was stopped."""
     from heedful.recipes.reading import read_recipe
+    from heedful.report.study import write_reports
+    from heedful.studies.executors import local
     from heedful.studies.plan import plan_recipe
-    from heedful.studies.study import run_study
+    from heedful.studies.study import raise_failures, run_study
 
     name = Path(recipe).stem
     plan = plan_recipe(read_recipe(recipe, settings), name, range(seeds) if isinstance(seeds, int) else seeds)
     directory = Path(out) if out is not None else Path("runs") / name
-    run_study(plan, directory)
+    executor, threads = local(workers, len(plan.seeds) * len(plan.settings))
+    study = run_study(plan, directory, executor=executor, threads=threads)
+    write_reports(directory)
+    raise_failures(study)
     return Study(directory)
 
 
 class Study:
-    """A finished study: `table` as a list of rows, and the directory with everything else."""
+    """A finished study: `table` as a list of rows, the path of its `report`, its `best` model."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -55,6 +63,10 @@ class Study:
 
         with (self.directory / "table.csv").open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
+
+    @property
+    def report(self) -> Path:
+        return self.directory / "report.html"
 
     @property
     def best(self) -> "Model":
@@ -177,7 +189,7 @@ class Model:
     def predict(self, texts: Iterable[Text], batch_size: int = 32) -> "Predictions":
         """A label and the probability of every class for each text or pair, in their order; a score for a regression.
 
-        Texts beyond the length that the model was trained with are cut, as they were in training.
+        Texts beyond the length that the model was trained with are cut or read in chunks, as they were in training.
         """
         if "classify" not in self.transformer.heads:
             raise RequestError(f"{self.source}: has no classification head; train one with `heedful run`.")
@@ -188,11 +200,27 @@ class Model:
         cut = 0
         with torch.inference_mode(), _evaluating(self.transformer):
             for start in range(0, len(texts), _WINDOW):
+                if self.checkpoint.chunked:
+                    scores[start : start + _WINDOW] = self._in_chunks(texts[start : start + _WINDOW], batch_size)
+                    continue
                 window = self.tokenizer.encode(texts[start : start + _WINDOW], self.max_length)
                 cut += sum(tokens.truncated for tokens in window)
                 for rows, batch in self._batches(window, batch_size):
                     scores[[start + r for r in rows]] = self.transformer("classify", *batch).double().cpu().numpy()
         return Predictions(self.labels, scores, cut)
+
+    def _in_chunks(self, texts: list[Text], batch_size: int) -> npt.NDArray[np.float64]:
+        if not all(isinstance(text, str) for text in texts):
+            raise RequestError(f"{self.source}: was trained on single texts, in chunks; give it no pairs.")
+        device = self.transformer.body.embeddings.token.weight.device
+        items = make_items(self.tokenizer, [str(t) for t in texts], None, self.max_length, chunked=True)
+        order = sorted(range(len(items)), key=lambda r: -items[r].tokens)
+        scores = np.empty((len(items), len(self.labels)))
+        for at in range(0, len(order), batch_size):
+            rows = order[at : at + batch_size]
+            x_bd = features_of(self.transformer, [items[r] for r in rows], device)
+            scores[rows] = self.transformer.heads["classify"](x_bd).double().cpu().numpy()
+        return scores
 
     def _check_pooling(self, pooling: str) -> None:
         if pooling not in get_args(Pooling):

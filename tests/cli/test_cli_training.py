@@ -108,6 +108,52 @@ def test_predict_keeps_the_order_and_agrees_with_python(place: Path) -> None:
     assert not (place / "no.tsv").exists()
 
 
+def test_a_disk_that_fills_while_predicting(place: Path) -> None:
+    """One sentence, exit code 1, the old file untouched and no part of a new one."""
+    folder = place / "full"
+    folder.mkdir()
+    (folder / "out.tsv").write_text("old")
+    best = str(next((place / "runs").glob("*/best")))
+    program = (
+        "import resource, sys; from heedful.cli.main import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); sys.exit(main())"
+    )
+    arguments = ["predict", best, "data.csv", "--text", "review", "--out", "full/out.tsv"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, cwd=place
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("heedful: full/out.tsv: could not be written (File too large)"), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert [p.name for p in folder.iterdir()] == ["out.tsv"]
+    assert (folder / "out.tsv").read_text() == "old"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_a_million_rows_are_predicted_in_constant_memory(place: Path) -> None:
+    """The peak with 1,000,000 rows is that with 50,000, but for what the allocator keeps."""
+    best = str(next((place / "runs").glob("*/best")))
+    program = (
+        "import sys; from heedful.cli.main import main\nfrom heedful.training.cost import peak_memory\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\nprint(peak_memory())"
+    )
+    peaks = []
+    for rows in (50_000, 1_000_000):
+        with (place / "many.csv").open("w") as file:
+            file.write("review\n")
+            file.writelines(f"a lovely film number {i}\n" for i in range(rows))
+        arguments = ["predict", best, "many.csv", "--text", "review", "--out", "many.tsv"]
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True, cwd=place
+        )
+        peaks.append(int(done.stdout))
+        with (place / "many.tsv").open() as file:
+            assert sum(1 for _ in file) == rows + 1
+    print(f"peak: {peaks[0] / 1e6:.0f} MB with 50,000 rows, {peaks[1] / 1e6:.0f} MB with 1,000,000")
+    assert peaks[1] < peaks[0] + 20e6
+
+
 def test_the_peer_opens_the_tuned_model_with_equal_logits(place: Path) -> None:
     import torch
 
@@ -161,3 +207,10 @@ def test_a_recipe_runs_from_the_command_and_from_python(place: Path) -> None:
     )
     assert first.read_bytes() == second.read_bytes()
     assert study.best.labels == ("bad", "good")
+    assert study.report.read_text(encoding="utf-8").startswith("<!doctype html>")
+    run_report = place / "again" / "runs" / "own-seed3" / "report.html"
+    before = run_report.read_bytes()
+    run_report.unlink()
+    done = command("report", "again", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert run_report.read_bytes() == before

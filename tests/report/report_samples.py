@@ -8,6 +8,7 @@ import numpy as np
 
 from heedful.evaluation.calibration import apply, before_and_after, fit_temperature
 from heedful.evaluation.metrics import score_classes, score_numbers
+from heedful.studies.evidence import weigh
 
 TEXTS = ["a gem of a film", "long, and dull with it", "neither here nor there", "the cast does what it can"]
 
@@ -171,6 +172,7 @@ def make_study(
     text: str | None = None,
     splits: tuple[str, ...] = ("dev", "test"),
     n: int = 300,
+    weighed: bool = False,
 ) -> Path:
     """`settings` gives each one's skill and seconds; the last `failed` runs have failed and left no files."""
     settings = settings or {
@@ -203,7 +205,26 @@ def make_study(
         "runs": runs,
     }
     write_json(directory / "study.json", facts)
+    if weighed:
+        _weigh(directory, facts, labels, splits, n)
     return directory
+
+
+def _weigh(directory: Path, facts: dict[str, Any], labels: list[str], splits: tuple[str, ...], n: int) -> None:
+    """statistics.json, from the gold labels that the runs were drawn with."""
+    (directory / "examples").mkdir()
+    c = len(labels)
+    for k, split in enumerate(splits):
+        gold = np.random.default_rng(k).choice(c, size=n, p=np.arange(c, 0, -1) / np.arange(c, 0, -1).sum())
+        lines = [{"row": i, "gold": labels[g], "text": TEXTS[i % len(TEXTS)], "pair": None} for i, g in enumerate(gold)]
+        (directory / "examples" / f"{split}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    rows = []
+    for setting in facts["settings"]:
+        done = [r["name"] for r in facts["runs"] if r["setting"] == setting["name"] and r["state"] == "done"]
+        metrics = [json.loads((directory / "runs" / name / "metrics.json").read_text())["splits"] for name in done]
+        means = {f"{s}_mean": float(np.mean([m[s]["accuracy"] for m in metrics])) for s in splits}
+        rows.append({"setting": setting["name"], "metric": "accuracy", **means})
+    weigh(directory, facts, rows)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -1,5 +1,6 @@
 """A study's report: the verdict says what the seeds allow, the table what each seed scored."""
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from heedful.report import markdown
 from heedful.report.comparison import compare
 from heedful.report.files import read_study
 from heedful.report.study import write_study_report
-from heedful.report.study_details import pooled_bins, wrong_rows
+from heedful.report.study_details import pooled_bins
 from heedful.report.study_sections import leaders, study_report
 from heedful.report.verdict import verdict
 
@@ -22,7 +23,7 @@ THREE = ["negative", "neutral", "positive"]
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = make_study(tmp_path_factory.mktemp("study") / "study", THREE, failed=1)
+    folder = make_study(tmp_path_factory.mktemp("study") / "study", THREE, failed=1, weighed=True)
     (folder / "best").mkdir()
     write_study_report(folder)
     return folder
@@ -65,38 +66,43 @@ def test_each_setting_has_its_confusions_summed(study: Path) -> None:
     assert {"confusion-1", "confusion-2", "confusion-3", "reliability-1", "score-cost", "learning"} <= pictures
 
 
-def test_errors_of_every_seed_are_errors_of_every_seed(study: Path) -> None:
-    c = compare(read_study(study))
-    best = c.scored[0]
-    wrong = [wrong_rows(run, best.runs, "test") for run in best.runs]
-    shared = set(wrong[0]).intersection(*wrong[1:])
-    assert shared
-    for row in shared:
-        gold = wrong[0][row]["gold"]
-        assert all(run.predictions("test")[row] != gold for run in best.runs)
-    text = (study / "report.md").read_text(encoding="utf-8")
-    assert f"all 3 seeds make {len(shared)}. Read them first" in text
-
-
-def test_an_error_that_a_run_does_not_list_is_found_in_its_predictions(tmp_path: Path) -> None:
-    folder = make_study(tmp_path / "s", THREE, seeds=(1, 2), settings={"x": (2.0, 9.0)})
-    path = folder / "runs/setting0-seed2/metrics.json"
-    metrics = json.loads(path.read_text())
-    listed = {e["row"] for e in metrics["errors"] if e["split"] == "test"}
-    write_json(path, {**metrics, "errors": []})
-    runs = compare(read_study(folder)).scored[0].runs
-    first = {e["row"] for e in runs[0].metrics["errors"] if e["split"] == "test"}
-    found = {int(row) for row in wrong_rows(runs[1], runs, "test")}
-    assert found >= listed & first
-    assert found
-
-
 def test_pooled_bins_weigh_by_count(study: Path) -> None:
     setting = compare(read_study(study)).scored[0]
     bins = [b for m in metrics_of(study, 1) for b in m["splits"]["test"]["bins"] if b["n"] and b["high"] == 1.0]
     last = pooled_bins(setting, "test")[-1]
     assert last["n"] == sum(b["n"] for b in bins)
     assert last["accuracy"] == pytest.approx(sum(b["n"] * b["accuracy"] for b in bins) / last["n"])
+
+
+def test_the_tests_are_those_of_the_statistics(study: Path) -> None:
+    found = json.loads((study / "statistics.json").read_text())
+    text = html.unescape((study / "report.html").read_text(encoding="utf-8"))
+    page = Page((study / "report.html").read_text(encoding="utf-8"))
+    assert found["best"] == "minilm · full"
+    assert [row["b"] for row in found["comparisons"]] == ["bert-mini · full", "minilm · frozen"]
+    for row in found["comparisons"]:
+        boot = row["bootstrap"]
+        cells = [f"{boot[key]:+.3f}".replace("-", "−") for key in ("difference", "low", "high")]
+        assert [row["b"], cells[0], f"{cells[1]} … {cells[2]}"] in [r[:3] for r in page.rows]
+        assert boot["sentence"] in text
+        assert row["effect"]["sentence"] in text
+    assert found["doubtful"]["sentence"] in text
+    assert found["abstention"]["sentence"] in text
+    first = found["doubtful"]["examples"][0]
+    assert any(row[0] == str(first["row"]) and first["predicted"] in row for row in page.rows)
+    stable = found["settings"]["minilm · full"]["stability"]
+    cells = ["minilm · full", *(str(stable[k]) for k in ("always", "sometimes", "never"))]
+    assert cells in [row[:4] for row in page.rows]
+
+
+def test_the_verdict_says_what_was_tested(tmp_path: Path) -> None:
+    settings = {"weak": (1.0, 5.0), "strong": (4.0, 5.0)}
+    words = told(make_study(tmp_path / "a", THREE, seeds=(1, 2, 3, 4, 5), settings=settings, weighed=True))
+    assert "The difference is significant (p < 0.001; paired bootstrap over examples and seeds" in words
+    settings = {"one": (2.0, 5.0), "two": (2.05, 5.0)}
+    words = told(make_study(tmp_path / "b", THREE, seeds=(1, 2, 3), settings=settings, weighed=True))
+    assert "The difference is not significant (p = 0." in words
+    assert "these seeds could mostly have shown one of 0.0" in words
 
 
 def told(folder: Path) -> str:
@@ -132,7 +138,7 @@ def test_one_seed_concludes_little(tmp_path: Path) -> None:
     text = markdown.render(study_report(read_study(tmp_path)), "report")
     assert "| 1 | – | 1: 0." in text
     assert " ± – | 1 |" in text
-    assert "Errors that every seed makes" not in text
+    assert "labelled wrongly" not in text
 
 
 def test_a_baseline_that_is_not_beaten(tmp_path: Path) -> None:

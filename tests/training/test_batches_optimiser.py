@@ -46,7 +46,10 @@ def test_padding_share_by_brute_force(groups: list[list[int]]) -> None:
     rows = iter(range(len(lengths)))
     batches = [[next(rows) for _ in group] for group in groups]
     cells = [cell for g in groups for n in g for cell in [1] * n + [0] * (max(g) - n)]
-    assert padding_share(batches, lengths) == pytest.approx(cells.count(0) / len(cells), abs=1e-12)
+    assert padding_share(batches, [[n] for n in lengths]) == pytest.approx(cells.count(0) / len(cells), abs=1e-12)
+    together = [list(range(len(groups)))]  # the same with each group as the chunks of one row, all in one batch
+    longest = max(lengths)
+    assert padding_share(together, groups) == pytest.approx(1 - sum(lengths) / (longest * len(lengths)), abs=1e-12)
 
 
 def test_epochs_and_seeds_differ_and_padding_is_little() -> None:
@@ -56,7 +59,8 @@ def test_epochs_and_seeds_differ_and_padding_is_little() -> None:
     assert all(batches != other for other in others)
     assert {frozenset(b) for b in batches} != {frozenset(b) for b in others[0]}
     plain = [list(range(at, at + 16)) for at in range(0, 2000, 16)]
-    assert padding_share(batches, lengths) < 0.3 * padding_share(plain, lengths)
+    rows = [[n] for n in lengths]
+    assert padding_share(batches, rows) < 0.3 * padding_share(plain, rows)
     longest = [max(lengths[r] for r in b) for b in batches]
     assert longest != sorted(longest)  # batches of one length do not follow one another
     assert longest != sorted(longest, reverse=True)

@@ -16,6 +16,13 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+
+from heedful.errors import RequestError, WorkError
+from heedful.recipes.schema import Recipe
+from heedful.training import run as runs
+from heedful.training import state as states
+from heedful.training.loop import Fit
+from heedful.training.run import execute
 from training_samples import (
     Child,
     assert_same_run,
@@ -26,13 +33,6 @@ from training_samples import (
     write_data,
     write_tiny,
 )
-
-from heedful.errors import RequestError, WorkError
-from heedful.recipes.schema import Recipe
-from heedful.training import run as runs
-from heedful.training import state as states
-from heedful.training.loop import Fit
-from heedful.training.run import execute
 
 CONFIGURATIONS = [("frozen", 1), ("full", 1), ("frozen", 2), ("full", 2)]
 NAMES = [f"{method}-{parts}" for method, parts in CONFIGURATIONS]
@@ -46,10 +46,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Recipe]:
     def recipe(method: str = "full", **training: Any) -> Recipe:
         """In two parts, the last weights are kept; else the best."""
         head = {"head": "two-layer"} if method == "frozen" else {}
+        decay = {} if method == "frozen" else {"layer_decay": 0.9}
         training = {"keep": "last" if training.get("accumulate") == 2 else "best", **training}
-        return tiny_recipe(
-            model, data, method, training=training, model={"dropout": 0.3, **head}, tuning={"layer_decay": 0.9}
-        )
+        return tiny_recipe(model, data, method, training=training, model={"dropout": 0.3, **head}, tuning=decay)
 
     return recipe
 
@@ -300,6 +299,32 @@ def test_data_that_changed_in_between_is_refused(
     with pytest.raises(RequestError, match=r"data.*changed"):
         execute(recipe, 7, directory, quiet=True)
     assert json.loads((directory / "checkpoints/state.json").read_text())["step"] == 3
+
+
+def test_a_model_that_changed_in_between_is_refused(
+    world: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, directory = world("full"), tmp_path / "run"
+    model = write_tiny(tmp_path / "model")
+    recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update={"name": str(model)})})
+    stop_after(3, recipe, directory, monkeypatch)
+    write_tiny(tmp_path / "model", inner=32)
+    with pytest.raises(RequestError, match=r"the model has changed since this run began"):
+        execute(recipe, 7, directory, quiet=True)
+    assert step_on_disk(directory) == 3
+
+
+def test_the_seconds_of_all_sittings_count(
+    world: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "run"
+    stop_after(3, world("full"), directory, monkeypatch)
+    state = json.loads((directory / "checkpoints/state.json").read_text())
+    assert state["total_seconds"] > state["seconds"] > 0
+    state["total_seconds"] += 1000
+    (directory / "checkpoints/state.json").write_text(json.dumps(state))
+    cost = execute(world("full"), 7, directory, quiet=True)["cost"]
+    assert 1000 + cost["training_seconds"] < cost["total_seconds"] < 1100
 
 
 def test_the_thread_count_of_the_first_sitting_is_kept(

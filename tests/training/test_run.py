@@ -11,17 +11,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from training_samples import (
-    assert_same_run,
-    read_log,
-    read_tsv,
-    sentences,
-    tiny_recipe,
-    tokenizer_in,
-    write_csv,
-    write_data,
-    write_tiny,
-)
 
 import heedful
 from heedful.errors import RequestError, WorkError
@@ -34,6 +23,17 @@ from heedful.training import run as runs
 from heedful.training.loop import Fit
 from heedful.training.run import execute
 from heedful.training.setting import load_data
+from training_samples import (
+    assert_same_run,
+    read_log,
+    read_tsv,
+    sentences,
+    tiny_recipe,
+    tokenizer_in,
+    write_csv,
+    write_data,
+    write_tiny,
+)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_the_manifest(method: str, finished: Callable[[str], Path], world: Any) 
     assert 0 < cost["training_seconds"] < cost["total_seconds"]
     assert cost["peak_memory_bytes"] > 1e7
     assert cost["flops"] > 0
-    assert sorted(p.name for p in directory.iterdir()) == [
+    assert sorted(p.name for p in directory.iterdir() if not p.name.startswith(".")) == [
         "log.jsonl", "manifest.json", "metrics.json", "model", "predictions",
     ]  # fmt: skip
 
@@ -338,6 +338,17 @@ def test_long_texts_in_chunks(world: Any, tmp_path: Path) -> None:
     recipe = tiny_recipe(*world, training={"max_length": 8, "long_texts": "chunk", "epochs": 1})
     manifest = execute(recipe, 7, tmp_path / "chunk", quiet=True)
     assert manifest["cost"]["truncated_share"] == 0
+    model = heedful.load(tmp_path / "chunk/model")
+    texts = load_data(recipe.data).test.texts
+    _, rows = read_tsv(tmp_path / "chunk/predictions/test.tsv")
+    written = np.array([[float(x) for x in row[2:]] for row in rows])
+    found = model.predict(texts)
+    np.testing.assert_allclose(found.probabilities, written, atol=1e-5)
+    assert found.truncated == 0
+    heedful.load(tmp_path / "chunk/model").save(tmp_path / "again")
+    np.testing.assert_array_equal(heedful.load(tmp_path / "again").predict(texts).probabilities, found.probabilities)
+    with pytest.raises(RequestError, match="give it no pairs"):
+        model.predict([("a", "b")])
     recipe = tiny_recipe(*world, training={"max_length": 8, "epochs": 1})
     manifest = execute(recipe, 7, tmp_path / "cut", quiet=True)
     assert manifest["cost"]["truncated_share"] > 0.3
@@ -378,11 +389,12 @@ def test_random_weights_with_a_tokenizer_of_ones_own(
 def test_fresh_top_layers(world: Any, tmp_path: Path) -> None:
     """They differ with the seed, and the layers below do not."""
     from heedful.training.setting import prepare
+    from heedful.training.shelf import Shelf
 
     found = []
     for seed in (1, 2):
         recipe = tiny_recipe(*world, tuning={"reinit_layers": 1})
-        setting = prepare(recipe, seed, load_data(recipe.data), tmp_path)
+        setting = prepare(recipe, seed, load_data(recipe.data), Shelf(tmp_path / "shelf"))
         found.append({n: p.detach().clone() for n, p in setting.checkpoint.transformer.named_parameters()})
     differ = {n for n in found[0] if not torch.equal(found[0][n], found[1][n])}
     assert any(n.startswith("body.blocks.1.") for n in differ)

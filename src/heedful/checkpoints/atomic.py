@@ -17,6 +17,14 @@ from heedful.errors import RequestError, WorkError
 _AT_FDCWD, _RENAME_EXCHANGE, _RENAME_SWAP = -100, 2, 2
 
 
+def make_directory(directory: Path) -> None:
+    """With its parents; a place where that is not possible is refused."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"{directory}: cannot be made ({error.strerror}); choose another directory.") from None
+
+
 def replace_directory(target: Path, write: Callable[[Path], None], replaceable: frozenset[str]) -> None:
     """Calls `write` with a new directory beside `target`, then puts it in `target`'s place in one step.
 

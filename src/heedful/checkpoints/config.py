@@ -186,6 +186,15 @@ def read_reads(path: Path, config: Mapping[str, Any]) -> dict[str, Reads]:
     return reads
 
 
+def read_chunked(path: Path, config: Mapping[str, Any]) -> bool:
+    """Whether heedful noted that the classifier reads long texts in chunks."""
+    own = config.get("heedful")
+    chunked = own.get("chunked", False) if isinstance(own, dict) else False
+    if not isinstance(chunked, bool):
+        raise RequestError(f"{path}: heedful.chunked = {_shown(chunked)} is neither true nor false.")
+    return chunked
+
+
 def make_head(family: Family, kind: HeadKind, shape: Shape, classes: int, reads: Reads | None = None) -> Head:
     dialect = family.heads[kind]
     outputs = classes if SLOTS[kind] == "classify" else 2 if kind == "next-sentence" else 0

@@ -62,6 +62,8 @@ class Checkpoint:
     """Where each tensor came from: file and name there, or "new"."""
     unread: tuple[str, ...] = ()
     """Stored tensors that were left alone because the caller asked for another head or none."""
+    chunked: bool = False
+    """Whether the classifier reads long texts in chunks whose features are averaged, as it did in training."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Keys of config.json that do not concern the computation, kept for saving."""
 
@@ -120,6 +122,7 @@ def read_model(
         found.extra.pop("problem_type", None)  # it spoke of the head that was replaced
     if "classify" in heads and new_head is None:
         found.labels = configs.read_labels(path, config, heads["classify"].classes)
+        found.chunked = configs.read_chunked(path, config)
     _fill(directory, dialect, found, known, plain, fresh, seed)
     found.tokenizer = _tokenizer(directory, dialect, shape)
     return found
@@ -252,6 +255,8 @@ def write_model(directory: Path, checkpoint: Checkpoint) -> None:
     family = FAMILIES[transformer.shape.family]
     heads = transformer.head_shapes
     content = configs.write_config(family, transformer.shape, heads, checkpoint.labels, checkpoint.extra)
+    if checkpoint.chunked:
+        content["heedful"]["chunked"] = True
     tensors = theirs(transformer, {name: p.detach().cpu() for name, p in transformer.named_parameters()})
 
     def write(into: Path) -> None:

@@ -1,5 +1,6 @@
 """What the user calls a model, and the directory that this means."""
 
+import hashlib
 from pathlib import Path
 
 from heedful.checkpoints import catalog, hub
@@ -27,3 +28,13 @@ def find(source: str | Path, revision: str | None = None) -> Path:
     if isinstance(source, Path) or not hub.is_hub_id(name):
         raise RequestError(f"{source}: there is no such directory, and a hub id looks like owner/name.")
     return hub.fetch(name, revision)
+
+
+def fingerprint(directory: Path) -> str:
+    """The sha256 of everything in a model directory that is read: config, weights, tokenizer."""
+    found = hashlib.sha256()
+    for path in sorted(directory.iterdir()):
+        if path.is_file() and path.suffix in {".json", ".safetensors", ".bin", ".txt"}:
+            with path.open("rb") as file:
+                found.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return found.hexdigest()

@@ -1,17 +1,20 @@
 """`heedful run`, `heedful compare` and `heedful quickstart`: train, and end with a report."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.errors import RequestError, WorkError
-
 if TYPE_CHECKING:
     from heedful.studies.plan import StudyPlan
 
 Out = Annotated[Path | None, typer.Option(help="Directory of the results; the same line again goes on there.")]
+Sweeps = Annotated[
+    list[str] | None, typer.Option("--sweep", help="Try several values: training.lr=1e-4,3e-4", metavar="KEY=V,V")
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; default: as many as cores.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a key: training.lr=1e-4", metavar="KEY=VALUE")]
 
 
@@ -19,15 +22,21 @@ def run(
     recipe: Annotated[str, typer.Argument(help="A TOML file, or the name of a recipe that `heedful recipes` lists.")],
     settings: Sets = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, from 0; default: the recipe's.")] = None,
+    sweep: Sweeps = None,
     out: Out = None,
+    workers: Workers = None,
 ) -> None:
     """Run a recipe with each of its seeds; if it was stopped, the same line goes on where it was."""
-    from heedful.recipes.reading import read_recipe
+    from heedful.recipes.reading import read_recipe, sweep_settings
     from heedful.studies.plan import plan_recipe
 
     name = Path(recipe).stem
-    plan = plan_recipe(read_recipe(recipe, settings or []), name, None if seeds is None else range(seeds))
-    _study(plan, out or Path("runs") / name)
+    plan = plan_recipe(
+        read_recipe(recipe, [*(settings or []), *sweep_settings(sweep or [])]),
+        name,
+        None if seeds is None else range(seeds),
+    )
+    _study(plan, out or Path("runs") / name, workers)
 
 
 def compare(
@@ -39,18 +48,20 @@ def compare(
     methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "frozen,full",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0.")] = 3,
     settings: Sets = None,
+    sweep: Sweeps = None,
     out: Out = None,
+    workers: Workers = None,
 ) -> None:
     """Which approach on my data: models × methods × seeds, beside baselines, ending in a table and a report."""
     from heedful.data.named import NAMED
-    from heedful.recipes.reading import parse_settings
+    from heedful.recipes.reading import parse_settings, sweep_settings
     from heedful.studies.plan import plan_comparison
 
     table: dict[str, Any] = {"name": data} if data in NAMED and not Path(data).exists() else {"train": data}
     table |= {k: v for k, v in (("text", text), ("label", label), ("pair", pair)) if v is not None}
-    changes = parse_settings(settings or [])
+    changes = parse_settings([*(settings or []), *sweep_settings(sweep or [])])
     plan = plan_comparison(table, _listed(models), _listed(methods), range(seeds), changes)
-    _study(plan, out or Path("runs") / Path(data).stem)
+    _study(plan, out or Path("runs") / Path(data).stem, workers)
 
 
 def quickstart(out: Out = None) -> None:
@@ -59,7 +70,7 @@ def quickstart(out: Out = None) -> None:
 
     plan = plan_comparison({"name": "tickets"}, ["minilm"], ["frozen", "full"], range(2))
     directory = out or Path("runs") / "quickstart"
-    _study(plan, directory)
+    _study(plan, directory, None)
     print("\nOn your own data: heedful compare YOUR.csv --text COLUMN --label COLUMN")
     print(f"For new texts:    heedful predict {directory / 'best'} FILE.csv --text COLUMN")
 
@@ -68,28 +79,35 @@ def _listed(names: str) -> list[str]:
     return [n.strip() for n in names.split(",") if n.strip()]
 
 
-def _study(plan: "StudyPlan", directory: Path) -> None:
-    from heedful.report.run import write_run_report
-    from heedful.report.study import write_study_report
-    from heedful.studies.study import run_study, table
+def _study(plan: "StudyPlan", directory: Path, workers: int | None) -> None:
+    from heedful.report.study import write_reports
+    from heedful.studies.executors import local
+    from heedful.studies.study import raise_failures, run_study
 
-    command = " ".join(["heedful", *sys.argv[1:]])
-    study = run_study(plan, directory, command=command)
-    for run in study["runs"]:
-        if run["state"] == "done":
-            write_run_report(directory / "runs" / run["name"])
-    write_study_report(directory)
-    _print_table(table(directory, plan), study)
+    command = shlex.join(["heedful", *sys.argv[1:]])
+    executor, threads = local(workers, len(plan.settings) * len(plan.seeds))
+    study = run_study(plan, directory, command=command, executor=executor, threads=threads)
+    write_reports(directory)
+    if any("metric" in row for row in study["table"]):
+        _print_table(study)
     print(f"\nreport  {directory / 'report.html'}")
-    failed = [r for r in study["runs"] if r["state"] == "failed"]
-    if failed:
-        raise WorkError(f"{len(failed)} of {len(study['runs'])} runs failed; the first: {failed[0]['reason']}")
+    raise_failures(study)
 
 
-def _print_table(rows: list[dict[str, Any]], study: dict[str, Any]) -> None:
-    done = [r for r in rows if "metric" in r]
-    if not done:
-        raise RequestError("no run was completed, so there is nothing to compare.")
+def _print_table(study: dict[str, Any]) -> None:
+    from heedful.studies.table import printed
+
+    chosen = {s["name"] for s in study.get("chosen", [])}
+    searched = [row for row in study["table"] if chosen and row["setting"] not in chosen]
+    if searched:
+        headings, cells, best = printed(searched)
+        widths = [max(len(line[i]) for line in [headings, *cells]) for i in range(len(headings))]
+        print()
+        for i, line in enumerate([headings, *cells]):
+            mark = " *" if i - 1 == best else ""
+            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + mark)
+        print("* best on dev: run again with fresh seeds, and only then on test")
+    done = [row for row in study["table"] if "metric" in row and (not chosen or row["setting"] in chosen)]
     metric = done[0]["metric"]
     split = "test" if any("test_mean" in r for r in done) else "dev"
     print(f"\n{'':<24} {split + ' ' + metric:>18}   {'n':>2}  {'seconds':>8}  {'trained':>11}")

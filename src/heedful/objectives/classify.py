@@ -3,8 +3,9 @@
 Letters: b texts, c chunks of them (b of them if no text is chunked), t tokens, k classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +47,31 @@ def make_items(
         if chunked and len(tokens.ids) > max_length:
             chunks = _chunks(tokens.ids, max_length, tokenizer)
         items.append(Item(chunks, tokens.segments if segments and pairs is not None else None, tokens.truncated))
+    return items
+
+
+def pack_items(items: Sequence[Item]) -> dict[str, Tensor]:
+    """As tensors, to be kept in a file."""
+    segments = [item.segments or [] for item in items]
+    columns = {
+        "ids": [i for item in items for chunk in item.chunks for i in chunk],
+        "lengths": [len(chunk) for item in items for chunk in item.chunks],
+        "chunks": [len(item.chunks) for item in items],
+        "truncated": [int(item.truncated) for item in items],
+        "segments": [i for row in segments for i in row],
+    }
+    return {name: torch.tensor(values, dtype=torch.int32) for name, values in columns.items()}
+
+
+def unpack_items(tensors: Mapping[str, Tensor]) -> list[Item]:
+    columns = {name: iter(t.tolist()) for name, t in tensors.items()}
+    with_segments = len(tensors["segments"]) > 0
+    items = []
+    for count, truncated in zip(columns["chunks"], columns["truncated"], strict=True):
+        lengths = list(islice(columns["lengths"], count))
+        chunks = [list(islice(columns["ids"], n)) for n in lengths]
+        segments = list(islice(columns["segments"], sum(lengths))) if with_segments else None
+        items.append(Item(chunks, segments, bool(truncated)))
     return items
 
 

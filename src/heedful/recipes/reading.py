@@ -1,6 +1,7 @@
 """From TOML to a checked `Recipe`: every mistake is one sentence with the key and, if it is near, the right one."""
 
 import difflib
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -32,6 +33,18 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     for setting in settings:
         _put(content, *_setting(setting))
     return content
+
+
+def sweep_settings(sweeps: Sequence[str]) -> list[str]:
+    """`key=value,value` as settings of [study]."""
+    found = []
+    for sweep in sweeps:
+        key, equals, values = sweep.partition("=")
+        if not equals or not key.strip() or not values.strip():
+            raise RequestError(f"--sweep {sweep}: write key=value,value, such as training.lr=1e-4,3e-4.")
+        parsed = [_setting(f"x={value}")[1] for value in values.split(",")]
+        found.append(f"study.{key.strip()}={json.dumps(parsed)}")  # a list in JSON is one in TOML
+    return found
 
 
 def make_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
@@ -123,6 +136,13 @@ def _refuse_contradictions(recipe: Recipe, place: str) -> None:
         raise RequestError(f"{place}: data.train needs data.text and data.label, the names of its columns.")
     if recipe.training.long_texts == "chunk" and data.pair is not None:
         raise RequestError(f'{place}: training.long_texts = "chunk" is for single texts, not for pairs.')
+    if recipe.tuning.method == "frozen" and (recipe.tuning.layer_decay != 1 or recipe.training.batch_tokens):
+        raise RequestError(f"{place}: tuning.layer_decay and training.batch_tokens mean nothing for a frozen body.")
+    if model.shape is not None and model.revision is not None:
+        raise RequestError(f"{place}: model.revision goes with model.name.")
+    study = recipe.study
+    if study is not None and study.search == "random" and study.trials is None:
+        raise RequestError(f'{place}: study.search = "random" needs study.trials, how many settings to try.')
     seeds = [] if isinstance(recipe.seeds, int) and recipe.seeds > 10_000 else recipe.seed_list()
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise RequestError(f"{place}: seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")

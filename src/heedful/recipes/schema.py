@@ -1,6 +1,6 @@
 """What a recipe may say. Each table is one word of the design; each field's docstring is its reference."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -125,6 +125,36 @@ class EvaluationTable(Table):
     """What dev is judged by. Default: accuracy for classes, pearson for scores."""
     baselines: bool = True
     """Whether random, majority and TF-IDF baselines stand beside the result."""
+    test: bool = True
+    """Whether test is scored and predicted. A search leaves it alone until it has chosen."""
+
+
+class StudyTable(Table):
+    """The axes of a search: under the name of a table, the values of its keys, such as training.lr = [1e-4, 1e-3]."""
+
+    model: dict[str, list[Any]] = {}
+    """Values of keys of [model]."""
+    data: dict[str, list[Any]] = {}
+    """Values of keys of [data]."""
+    objective: dict[str, list[Any]] = {}
+    """Values of keys of [objective]."""
+    tuning: dict[str, list[Any]] = {}
+    """Values of keys of [tuning]."""
+    training: dict[str, list[Any]] = {}
+    """Values of keys of [training]."""
+    rows: list[dict[str, Any]] = []
+    """Or the settings one by one, each with its keys: {training = {lr = 1e-3}, model = {dropout = 0.3}}."""
+    search: Literal["grid", "random"] = "grid"
+    """Whether all combinations of the axes are tried, or some that are drawn."""
+    trials: int | None = Field(None, ge=1)
+    """How many combinations "random" draws, without repetition."""
+    draw_seed: int = 0
+    """Seed of that draw."""
+    test: Literal["chosen", "all"] = "chosen"
+    """Whose test is looked at: that of the setting chosen on dev, run again with seeds that took no part in the search,
+    so that its score is not flattered by it; or that of every setting."""
+    final_seeds: int = Field(3, ge=1)
+    """With how many fresh seeds the chosen setting is run."""
 
 
 class Recipe(Table):
@@ -139,6 +169,7 @@ class Recipe(Table):
     tuning: TuningTable = TuningTable()
     training: TrainingTable = TrainingTable()
     evaluation: EvaluationTable = EvaluationTable()
+    study: StudyTable | None = None
 
     def seed_list(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)

@@ -35,6 +35,12 @@ class Comparison:
     """None if no run has a score."""
 
     @property
+    def evidence(self) -> dict[str, Any]:
+        """What statistics.json says of the judged split; empty if it speaks of another."""
+        found = self.study.statistics
+        return found if found.get("split") == self.split else {}
+
+    @property
     def runs(self) -> list[Run]:
         return [run for setting in self.settings for run in setting.runs]
 
@@ -70,8 +76,9 @@ class Comparison:
 
 
 def compare(study: Study) -> Comparison:
-    described = {str(s.get("name", "")): s for s in records(study.facts, "settings")}
-    for entry, _ in study.runs:
+    chosen = records(study.facts, "chosen")
+    described = {str(s.get("name", "")): s for s in chosen or records(study.facts, "settings")}
+    for entry, _ in study.runs if not chosen else []:
         described.setdefault(str(entry.get("setting", "")), {})
     settings = []
     for name, facts in described.items():

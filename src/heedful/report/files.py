@@ -54,6 +54,7 @@ class Study:
     facts: dict[str, Any]
     runs: list[tuple[dict[str, Any], Run | None]]
     """Each entry of study.json, with the run's files where there are any."""
+    statistics: dict[str, Any] = field(default_factory=dict)
 
 
 def kind_of(directory: Path) -> str:
@@ -85,7 +86,8 @@ def read_study(directory: Path) -> Study:
             raise RequestError(f"{path} names the run {name!r}, which cannot be a folder in runs/; correct the name.")
         folder = directory / "runs" / name
         runs.append((entry, read_run(folder) if (folder / "manifest.json").exists() else None))
-    return Study(directory, facts, runs)
+    path = directory / "statistics.json"
+    return Study(directory, facts, runs, _read_object(path) if path.exists() else {})
 
 
 def table(facts: dict[str, Any], key: str) -> dict[str, Any]:

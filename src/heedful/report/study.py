@@ -2,6 +2,18 @@
 
 from pathlib import Path
 
+from heedful.report.run import write_run_report
+
+
+def write_reports(directory: Path) -> None:
+    """The report of the study and that of each of its runs."""
+    from heedful.report.files import read_study
+
+    for _, run in read_study(directory).runs:
+        if run is not None and run.done:
+            write_run_report(run.directory)
+    write_study_report(directory)
+
 
 def write_study_report(directory: Path) -> None:
     """Writes report.html, report.md and the pictures in report/ from study.json and the runs' files."""

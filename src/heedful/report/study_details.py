@@ -5,20 +5,18 @@ from typing import Any
 from heedful.evaluation.spread import summarise
 from heedful.report import charts
 from heedful.report.comparison import Comparison, Setting
-from heedful.report.files import Run, number, records, table
-from heedful.report.pieces import Block, Column, Figure, Prose, Row, Section, Table
+from heedful.report.files import number, table
+from heedful.report.pieces import Block, Column, Figure, Row, Section, Table
 from heedful.report.pieces import section as make_section
 from heedful.report.sections import (
     confusion_of,
     confusion_rows,
     confusion_table,
-    error_table,
     labels_of,
     reliability_rows,
 )
-from heedful.report.words import figure, listed, mean_and_deviation
+from heedful.report.words import figure, mean_and_deviation
 
-MOST_ERRORS = 25
 MOST_CELLS = 30_000
 """Cells of all settings' confusion matrices that a page may hold; the best settings come first."""
 
@@ -103,61 +101,6 @@ def pooled_bins(setting: Setting, split: str) -> list[dict[str, Any]]:
                 one[k] = (one[k] * one["n"] + b[k] * b["n"]) / (one["n"] + b["n"])
             one["n"] += b["n"]
     return [{"low": low, "high": high, **one} for (low, high), one in sorted(pooled.items())]
-
-
-def shared_errors(c: Comparison) -> Section | None:
-    """What every seed of the best setting gets wrong: hard examples, or wrong labels."""
-    if c.split is None or not c.scored:
-        return None
-    best = c.scored[0]
-    if len(best.runs) < 2:
-        return None
-    split = c.split
-    wrong = [wrong_rows(run, best.runs, split) for run in best.runs]
-    common = set(wrong[0]).intersection(*wrong[1:])
-    elsewhere = [wrong_rows(run, best.runs, split) for s in c.scored[1:] for run in s.runs]
-    found = []
-    for row in common:
-        example = wrong[0][row]
-        sure = [p for w in wrong if (p := number(w[row], "probability")) is not None]
-        found.append(
-            {
-                **example,
-                "predicted": listed(list(dict.fromkeys(str(w[row].get("predicted")) for w in wrong))),
-                "sure": summarise(sure)["mean"] or 0.0,
-                "others": f"{sum(row in w for w in elsewhere)} of {len(elsewhere)}",
-            }
-        )
-    found.sort(key=lambda e: (-e["sure"], str(e.get("row"))))
-    shown = [{**e, "sure": figure(e["sure"], 3) if e["sure"] else "–"} for e in found[:MOST_ERRORS]]
-    words = f"Of the errors on {split} that the runs of {best.name} list, all {len(best.runs)} seeds make " + (
-        f"{len(found)}. Read them first: such an example is hard, or its label is wrong." if found else "none."
-    )
-    extra = [("mean probability", "sure")] + ([("also wrong in other settings’ runs", "others")] if elsewhere else [])
-    caption = f"Errors of every seed{', the surest first' if len(found) > 1 else ''}"
-    return make_section("errors", "Errors that every seed makes", [Prose(words), error_table(caption, shown, extra)])
-
-
-def wrong_rows(run: Run, peers: tuple[Run, ...], split: str) -> dict[str, dict[str, Any]]:
-    """The rows that this run gets wrong, among those that it or a peer lists as errors.
-
-    A run lists only some of its errors; its own predictions say whether it also fails where a peer does. For numbers
-    every prediction is off a little, so there only a run's own list counts.
-    """
-    own = {str(e.get("row")): e for e in records(run.metrics, "errors") if e.get("split") == split}
-    if "confusion" not in run.scores().get(split, {}):
-        return own
-    predicted = run.predictions(split)
-    for peer in peers:
-        for e in records(peer.metrics, "errors"):
-            row = str(e.get("row"))
-            if (
-                e.get("split") == split
-                and row not in own
-                and predicted.get(row, str(e.get("gold"))) != str(e.get("gold"))
-            ):
-                own[row] = {**e, "predicted": predicted[row], "probability": None}
-    return own
 
 
 def _labels(c: Comparison, split: str) -> list[str]:

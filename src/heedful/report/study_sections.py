@@ -6,12 +6,13 @@ from urllib.parse import quote
 from heedful.evaluation.spread import summarise
 from heedful.report import charts
 from heedful.report.comparison import Comparison, Setting, compare, overlap, score
-from heedful.report.files import Study, number, table
+from heedful.report.evidence_sections import abstention, doubtful, stability, tests
+from heedful.report.files import Study, number, records, table
 from heedful.report.pieces import Block, Cards, Cell, Column, Figure, Fold, Link, Prose, Report, Row, Section, Table
 from heedful.report.pieces import section as make_section
 from heedful.report.run_sections import dev_points
 from heedful.report.sections import about_data, command_line, repeat_blocks
-from heedful.report.study_details import calibration, confusions, shared_errors
+from heedful.report.study_details import calibration, confusions
 from heedful.report.verdict import verdict
 from heedful.report.words import (
     LEVEL,
@@ -28,6 +29,7 @@ from heedful.report.words import (
     several,
     size,
 )
+from heedful.studies.table import printed
 
 
 def study_report(study: Study) -> Report:
@@ -35,8 +37,8 @@ def study_report(study: Study) -> Report:
     c = compare(study)
     data = table(study.facts, "data")
     name = plain(data.get("name")) if data.get("name") else study.directory.resolve().name
-    made = [results(c), against_cost(c), curves(c), confusions(c), calibration(c), shared_errors(c)]
-    made += [about_data(data), runs(c), repeat(c)]
+    made = [results(c), search(c), tests(c), against_cost(c), curves(c), stability(c), confusions(c), calibration(c)]
+    made += [abstention(c), doubtful(c), about_data(data), runs(c), repeat(c)]
     return Report(
         title=f"A study on {name}",
         subtitle=f"{several(len(c.settings), 'setting')} · {several(len(study.runs), 'run')}",
@@ -85,6 +87,23 @@ def results(c: Comparison) -> Section | None:
         blocks.append(Fold(f"Every metric on {c.split}", (others,)))
     blocks += [Fold(f"The same on {split}", (results_table(c, split),)) for split in splits[1:]]
     return make_section("results", "Results", blocks)
+
+
+def search(c: Comparison) -> Section | None:
+    """Every setting that was tried, as people print them in papers, if one of them was chosen."""
+    chosen = {str(s.get("name")) for s in records(c.study.facts, "chosen")}
+    rows = [r for r in records(c.study.facts, "table") if chosen and str(r.get("setting")) not in chosen]
+    if not rows:
+        return None
+    headings, cells, best = printed(rows)
+    columns = tuple(Column(h, numeric=i > 0) for i, h in enumerate(headings))
+    made = tuple(Row(tuple(line), "best" if i == best else "") for i, line in enumerate(cells))
+    note = (
+        "Shaded is the best mean on dev. It was run again with seeds that took no part in the search, and only then on "
+        "test, so that the scores above are not flattered by the choice."
+    )
+    tried = Table("Every setting that was tried", columns, made)
+    return make_section("search", "The search", [tried, Prose(note, "note")])
 
 
 def leaders(c: Comparison) -> set[str]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from heedful.report.comparison import Comparison, Setting, overlap
+from heedful.report.files import number, records, table
 from heedful.report.words import (
     LEVEL,
     baseline_title,
@@ -50,12 +51,32 @@ def _runner_up(c: Comparison, best: Setting, other: Setting) -> str:
     if first["mean"] == second["mean"]:
         return f"{other.name} has the same mean, so neither is ahead."
     words = f"Next comes {other.name} with {_told(second)}."
+    tested = (
+        None
+        if c.metric != "accuracy"
+        else next(
+            (r for r in records(c.evidence, "comparisons") if {r.get("a"), r.get("b")} == {best.name, other.name}), None
+        )
+    )
+    if tested is not None:
+        return f"{words} {_tested(tested)}"
     touching = overlap(first, second)
     if touching is None:
         return f"{words} Without several seeds of both, the order of the two may be chance."
     if touching:
         return f"{words} Their intervals overlap, so these runs do not show which of the two is better."
     return f"{words} Their intervals do not overlap, which speaks for {best.name}; no test of significance was made."
+
+
+def _tested(row: dict[str, Any]) -> str:
+    """Whether the difference of the two is significant, how that was tested, and what these seeds could have shown."""
+    p, least = number(row, "p_corrected"), number(table(row, "detectable"), "difference")
+    told = f"p = {p:.3f}" if p is not None and p >= 0.001 else "p < 0.001"
+    how = "paired bootstrap over examples and seeds, corrected for the number of comparisons"
+    if p is not None and p <= 0.05:
+        return f"The difference is significant ({told}; {how})."
+    words = f"The difference is not significant ({told}; {how})"
+    return f"{words}; these seeds could mostly have shown one of {least:.3f}." if least is not None else f"{words}."
 
 
 def _against_baseline(c: Comparison, best: Setting) -> str:

@@ -1,71 +1,135 @@
-"""A study on disk: study.json, a directory for each run, table.csv, and the best model."""
+"""A study on disk: study.json, a directory for each run, its tables, its statistics, and the best model."""
 
-import csv
-import io
+import hashlib
+import itertools
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from heedful.checkpoints.atomic import make_directory, replace_directory
+from heedful.checkpoints.directory import MODEL_FILES
 from heedful.errors import RequestError, WorkError
-from heedful.evaluation.spread import summarise
-from heedful.studies.plan import Job, StudyPlan
+from heedful.recipes.schema import Recipe
+from heedful.studies.board import board
+from heedful.studies.evidence import weigh, write_examples
+from heedful.studies.executors import Executor, Result, Task, in_turn
+from heedful.studies.plan import Job, StudyPlan, choose
+from heedful.studies.table import facts_of, table, write_tables
 from heedful.training.outcome import baselines_of
-from heedful.training.run import execute
 from heedful.training.setting import load_data
+from heedful.training.shelf import alone
 
 FORMAT = 1
-Result = tuple[Job, str, str | None]
-"""A job, its state ("done" or "failed"), and why it failed."""
-Executor = Callable[[Iterable[Job], Callable[[Job], None]], Iterator[Result]]
-"""How jobs are carried out: given the jobs and what does one, yields each as it ends."""
-
-
-def in_turn(jobs: Iterable[Job], do: Callable[[Job], None]) -> Iterator[Result]:
-    """One after another in this process; a job that fails does not stop the others."""
-    for job in jobs:
-        try:
-            do(job)
-        except WorkError as error:
-            yield job, "failed", str(error)
-        else:
-            yield job, "done", None
 
 
 def run_study(
-    plan: StudyPlan, directory: Path, *, command: str = "", quiet: bool = False, executor: Executor = in_turn
-) -> dict[str, Any]:
-    """Run what is not done yet; the same plan again in the same directory goes on. Returns what study.json holds."""
+    plan: StudyPlan, directory: Path, *, command: str = "", quiet: bool = False, executor: Executor = in_turn,
+    threads: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Run what is not done yet; the same plan again in the same directory goes on. Returns what study.json holds.
+
+    A search is run first, without its test; then the setting that is best on dev, with seeds that took no part in
+    choosing it. `threads` is for runs whose recipe does not say how many.
+    """
     described = _describe(plan)
-    study = _open(directory, described)
-    dataset = load_data(plan.settings[0].recipe.data)
-    with_baselines = plan.settings[0].recipe.evaluation.baselines
-    baselines = study.get("baselines") or (baselines_of(dataset) if with_baselines else None)
-    study = {"format": FORMAT, "command": command, **described, "baselines": baselines, "runs": study.get("runs", [])}
-    jobs = list(plan.jobs(directory))
-    states = {run["name"]: run for run in study["runs"]}
-
-    def do(job: Job) -> None:
-        execute(
-            job.setting.recipe, job.seed, job.directory, command=command, quiet=quiet, dataset=dataset,
-            baselines=baselines,
-        )  # fmt: skip
-
-    _write(directory, study)
-    for job, state, reason in executor(jobs, do):
-        states[job.name] = {
-            "name": job.name, "setting": job.setting.name, "seed": job.seed, "state": state, "reason": reason,
-        }  # fmt: skip
-        study["runs"] = [states[j.name] for j in jobs if j.name in states]
-        manifest = directory / "runs" / job.name / "manifest.json"
-        if "data" not in study and manifest.exists():
-            study["data"] = json.loads(manifest.read_text(encoding="utf-8"))["data"]
+    _open(directory, described)  # what is not ours is refused before anything is written there
+    with alone(directory):
+        study = {"format": FORMAT, "command": command, **described, "runs": []} | _open(directory, described)
+        study |= {"seeds": described["seeds"]}
         _write(directory, study)
-    rows = table(directory, plan)
-    _write_table(directory / "table.csv", rows)
-    _keep_best(directory, plan, rows)
-    return study
+        dataset = load_data(plan.settings[0].recipe.data)
+        if study.get("data", {}).get("fingerprints", dataset.fingerprints) != dataset.fingerprints:
+            raise RequestError(f"{directory}: the data have changed since this study began; choose another --out.")
+        known = Baselines(directory / ".shared", dataset.fingerprints)
+        study["baselines"] = study.get("baselines") or known.of(plan.settings[0].recipe)
+        write_examples(directory / "examples", dataset)
+        phases, rows, earlier = [plan], list[dict[str, Any]](), {run["name"]: run for run in study["runs"]}
+        study["runs"] = []
+        for phase in phases:
+            jobs = list(phase.jobs(directory))
+            study["runs"] += [earlier[job.name] for job in jobs if job.name in earlier]
+            waiting = [job for job in jobs if facts_of(job.directory) is None]
+            tasks = [_task(job, command, known, directory, threads) for job in waiting]
+            done = {job.name for job in jobs if job not in waiting}
+            with board([job.name for job in jobs], done, quiet) as watch:
+                finished = (Result(name, "done") for name in done)
+                for result in itertools.chain(finished, executor(tasks, watch)):
+                    if result.name not in done:
+                        watch(result.name, {"ended": result.state})
+                    _record(directory, study, jobs, result)
+            rows += table(directory, phase)
+            final = phase.final(rows)
+            if final is not None:
+                study["chosen"] = _describe(final)["settings"]
+                phases.append(final)
+        write_tables(directory, rows)
+        study["table"] = rows
+        _write(directory, study)
+        _keep_best(directory, phases[-1], rows)
+        weigh(directory, study, rows)
+        if all(run["state"] == "done" for run in study["runs"]):
+            shutil.rmtree(directory / ".shared", ignore_errors=True)
+        return study
+
+
+def raise_failures(study: dict[str, Any]) -> None:
+    """Says that runs have failed, if any have, with the first one's reason."""
+    failed = [run for run in study["runs"] if run["state"] == "failed"]
+    if failed:
+        raise WorkError(f"{len(failed)} of {len(study['runs'])} runs failed; the first: {failed[0]['reason']}")
+
+
+def _record(directory: Path, study: dict[str, Any], jobs: list[Job], result: Result) -> None:
+    """A run has ended: that goes into study.json at once."""
+    job = next(j for j in jobs if j.name == result.name)
+    known = {run["name"]: run for run in study["runs"]}
+    known[job.name] = {
+        "name": job.name, "setting": job.setting.name, "seed": job.seed, "state": result.state, "reason": result.reason,
+    }  # fmt: skip
+    order = [j.name for j in jobs]
+    others = [name for name in known if name not in order]
+    study["runs"] = [known[name] for name in [*others, *order] if name in known]
+    manifest = job.directory / "manifest.json"
+    if "data" not in study and manifest.exists():
+        study["data"] = json.loads(manifest.read_text(encoding="utf-8"))["data"]
+    _write(directory, study)
+
+
+def _task(job: Job, command: str, known: "Baselines", directory: Path, threads: int | None) -> Task:
+    recipe = job.setting.recipe
+    return Task(
+        name=job.name,
+        recipe=recipe.model_dump(exclude={"seeds", "study"}),
+        seed=job.seed,
+        directory=str(job.directory),
+        shelf=str(directory / ".shared"),
+        command=command,
+        baselines=known.of(recipe),
+        threads=threads,
+    )
+
+
+class Baselines:
+    """Those of each data set that a study has, made once and kept until its end."""
+
+    def __init__(self, folder: Path, fingerprints: dict[str, str]) -> None:
+        self.folder, self.fingerprints = folder, fingerprints
+
+    def of(self, recipe: Recipe) -> dict[str, Any] | None:
+        if not recipe.evaluation.baselines:
+            return None
+        facts = json.dumps([self.fingerprints, recipe.data.model_dump(mode="json")])
+        key = hashlib.sha256(facts.encode()).hexdigest()[:16]
+        path = self.folder / f"baselines-{key}.json"
+        if not path.exists():
+            found = baselines_of(load_data(recipe.data))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}")
+            part.write_text(json.dumps(found), encoding="utf-8")
+            part.rename(path)
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
 
 
 def _describe(plan: StudyPlan) -> dict[str, Any]:
@@ -73,7 +137,7 @@ def _describe(plan: StudyPlan) -> dict[str, Any]:
         "settings": [
             {
                 "name": s.name, "model": s.model, "method": s.method,
-                "recipe": s.recipe.model_dump(mode="json", exclude={"seeds"}),
+                "values": dict(s.values), "recipe": s.recipe.model_dump(mode="json", exclude={"seeds", "study"}),
             }
             for s in plan.settings
         ],
@@ -83,84 +147,41 @@ def _describe(plan: StudyPlan) -> dict[str, Any]:
 
 def _open(directory: Path, described: dict[str, Any]) -> dict[str, Any]:
     path = directory / "study.json"
+    if directory.exists() and not directory.is_dir():
+        raise RequestError(f"{directory}: is a file; choose another directory with --out.")
     if not path.exists():
         if directory.exists() and any(not p.name.startswith(".") for p in directory.iterdir()):
             raise RequestError(
                 f"{directory}: holds something that is not a study; choose another directory with --out."
             )
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         return {}
     try:
         study: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        if not isinstance(study, dict):
+            raise ValueError
+    except (ValueError, OSError):
         raise RequestError(f"{path}: damaged; choose another directory with --out.") from None
     if study.get("format") != FORMAT or study.get("settings") != described["settings"]:
         raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
     return study
 
 
-def table(directory: Path, plan: StudyPlan) -> list[dict[str, Any]]:
-    """One row for each setting: the primary metric on dev and test over the seeds, and what it cost."""
-    rows = []
-    for setting in plan.settings:
-        found = [_facts(directory / "runs" / f"{setting.name}-seed{seed}") for seed in plan.seeds]
-        done = [f for f in found if f is not None]
-        row: dict[str, Any] = {
-            "setting": setting.name,
-            "model": setting.model,
-            "method": setting.method,
-            "n": len(done),
-        }
-        if done:
-            metric = done[0][1]["primary"]
-            row["metric"] = metric
-            for split in ("dev", "test"):
-                values = [m["splits"][split][metric] for _, m in done if split in m["splits"]]
-                if values and None not in values:
-                    spread = summarise(values)
-                    row |= {f"{split}_mean": spread["mean"], f"{split}_std": spread["std"]}
-                    row |= {f"{split}_low": spread["low"], f"{split}_high": spread["high"]}
-            row["training_seconds"] = sum(m["cost"]["training_seconds"] for m, _ in done) / len(done)
-            row["trainable_parameters"] = done[0][0]["model"]["parameters"]["trainable"]
-        rows.append(row)
-    return rows
-
-
-def _facts(run: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    if not (run / "metrics.json").exists():
-        return None
-    manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
-    return (
-        (manifest, json.loads((run / "metrics.json").read_text(encoding="utf-8")))
-        if manifest["state"] == "done"
-        else None
-    )
-
-
 def _keep_best(directory: Path, plan: StudyPlan, rows: list[dict[str, Any]]) -> None:
     """The model of the setting that is best on dev over its seeds, and of its seeds the best on dev."""
-    scored = [r for r in rows if r.get("dev_mean") is not None]
-    if not scored:
+    names = {s.name for s in plan.settings}
+    best = choose([row for row in rows if row["setting"] in names])
+    if best is None:
         return
-    sign = -1 if scored[0]["metric"] == "log_loss" else 1
-    best = max(scored, key=lambda r: sign * r["dev_mean"])
+    sign = -1 if best["metric"] == "log_loss" else 1
     runs = [directory / "runs" / f"{best['setting']}-seed{seed}" for seed in plan.seeds]
-    found = [(run, facts) for run in runs if (facts := _facts(run)) is not None]
-    chosen = max(found, key=lambda f: sign * f[1][1]["splits"]["dev"][best["metric"]])[0]
-    part = directory / ".best"
-    shutil.rmtree(part, ignore_errors=True)
-    shutil.copytree(chosen / "model", part)
-    shutil.rmtree(directory / "best", ignore_errors=True)
-    part.rename(directory / "best")
+    found = [(run, facts) for run in runs if (facts := facts_of(run)) is not None]
+    chosen = max(found, key=lambda f: float(sign * f[1][1]["splits"]["dev"][best["metric"]]))[0]
 
+    def copy(into: Path) -> None:
+        shutil.copytree(chosen / "model", into, dirs_exist_ok=True)
 
-def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    path.write_text(text.getvalue(), encoding="utf-8")
+    replace_directory(directory / "best", copy, MODEL_FILES)
 
 
 def _write(directory: Path, study: dict[str, Any]) -> None:

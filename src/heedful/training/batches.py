@@ -36,7 +36,7 @@ def _by_tokens(rows: list[int], lengths: Sequence[int], tokens: int) -> list[lis
     return batches
 
 
-def padding_share(batches: Sequence[Sequence[int]], lengths: Sequence[int]) -> float:
-    """Share of the positions computed that are padding."""
-    positions = sum(len(b) * max(lengths[r] for r in b) for b in batches)
-    return 1 - sum(lengths[r] for b in batches for r in b) / positions
+def padding_share(batches: Sequence[Sequence[int]], lengths: Sequence[Sequence[int]]) -> float:
+    """Share of the positions computed that are padding; a row may have several chunks, each with its length."""
+    held = [[length for row in batch for length in lengths[row]] for batch in batches]
+    return 1 - sum(map(sum, held)) / sum(len(chunks) * max(chunks) for chunks in held)

@@ -1,5 +1,6 @@
 """What a run costs: memory at its peak, and floating-point operations by formula."""
 
+import math
 import resource
 import sys
 from collections.abc import Iterable
@@ -18,6 +19,15 @@ def peak_memory() -> int:
         return 1024 * int(line.split()[1])
     usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return usage if sys.platform == "darwin" else 1024 * usage
+
+
+def available_memory() -> float:
+    """Bytes that a new process could use without pushing others out; infinite where nobody says."""
+    facts = Path("/proc/meminfo")
+    if not facts.exists():
+        return math.inf
+    line = next((x for x in facts.read_text(encoding="utf-8").splitlines() if x.startswith("MemAvailable")), None)
+    return math.inf if line is None else 1024 * int(line.split()[1])
 
 
 def peak_gpu_memory(device: torch.device) -> int | None:

@@ -2,9 +2,10 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ class Fit:
     watch: Callable[[Progress, int, dict[str, Any]], None]
     """Told after each step: progress, steps in all, what is new."""
     should_stop: Callable[[], bool]
+    clock: float = field(default_factory=time.monotonic)
+    """From when on seconds are not in `progress.total_seconds` yet; at first, the beginning of this sitting."""
 
     def run(self) -> Progress:
         self.parameters = self.method.trainable()
@@ -130,6 +133,7 @@ class Fit:
             self._log_losses(epoch, None)
         progress.finished, progress.epochs = last, epoch + 1
         if self.judge is None:
+            self.watch(progress, 0, {"epoch": epoch + 1, "score": None, "metrics": {}})
             return
         self.method.train(False)
         found = self.judge()
@@ -160,6 +164,12 @@ class Fit:
         self.progress.log_bytes += len(text)
 
     def _save(self) -> None:
+        now = time.monotonic()
+        self.progress.total_seconds += now - self.clock
+        self.clock = now
+        if self.progress.log_bytes:
+            with (self.directory / "log.jsonl").open("rb") as log:
+                os.fsync(log.fileno())  # the state says how long it is
         save_state(self.directory / "checkpoints", self.progress, self.parameters, self.optimiser, self.best)
 
     def _refuse(self, rows: list[int], what: str = "loss") -> None:

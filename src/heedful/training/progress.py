@@ -1,52 +1,82 @@
-"""What a run says while it works: one live line on a terminal, plain lines elsewhere."""
+"""What a run says while it works: to the study that it belongs to, or in plain lines."""
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from heedful.training.cost import peak_memory
 from heedful.training.state import Progress
 
+Tell = Callable[[str, dict[str, Any]], None]
+"""Told the run's name and news: {"line": words}, or {"step", "steps", "loss", "dev", "left", "speed", "memory"}, with
+an "epoch" at its end."""
+_OFTEN = 0.25  # seconds between two pieces of news
+
 
 class Narrator:
-    def __init__(self, name: str, tokens_per_step: float, quiet: bool = False) -> None:
-        self.name, self.tokens_per_step, self.quiet = name, tokens_per_step, quiet
-        self.live = sys.stderr.isatty() and not quiet
-        self.started, self.shown, self.first_step = time.monotonic(), 0.0, -1
+    def __init__(self, name: str, tell: Tell | None = None) -> None:
+        self.name, self.tell = name, tell or Lines()
+        self.tokens_per_step = 0.0
+        self.started, self.told, self.first_step = time.monotonic(), 0.0, -1
         self.dev, self.steps, self.loss = "", 0, 0.0
 
     def say(self, line: str) -> None:
-        if not self.quiet:
-            self._clear()
-            print(f"{self.name}: {line}", file=sys.stderr, flush=True)
+        self.tell(self.name, {"line": line})
 
     def watch(self, progress: Progress, steps: int, news: dict[str, Any]) -> None:
+        now = time.monotonic()
         if self.first_step < 0:
-            self.first_step = progress.step - 1
+            self.first_step, self.started = progress.step, now
         self.steps = steps or self.steps
         if progress.losses:
             self.loss = progress.losses[-1]
         if news:
             shown = {k: v for k, v in news["metrics"].items() if isinstance(v, float)}
-            first = next(iter(shown), "score")
-            self.dev = f"dev {first} {shown.get(first, news['score']):.4f}"
-            self.say(f"epoch {news['epoch']}, step {progress.step} of {self.steps}: loss {self.loss:.4f}, {self.dev}")
-        elif self.live and time.monotonic() - self.shown > 0.2:
-            self.shown = time.monotonic()
-            done = progress.step - self.first_step
-            speed = done / max(1e-9, self.shown - self.started)
-            left = (self.steps - progress.step) / max(1e-9, speed)
-            line = (
-                f"{self.name}: step {progress.step}/{self.steps}  {_clock(left)} left  loss {self.loss:.4f}  "
-                f"{self.dev}  {speed * self.tokens_per_step:,.0f} tokens/s  {peak_memory() / 1e9:.2f} GB"
-            )
-            print(f"\r\x1b[2K{line[:118]}", end="", file=sys.stderr, flush=True)
+            first = next(iter(shown), None)
+            self.dev = "" if first is None else f"dev {first} {shown[first]:.4f}"
+        elif now - self.told < _OFTEN:
+            return
+        self.told = now
+        speed = (progress.step - self.first_step) / max(1e-9, now - self.started)
+        facts: dict[str, Any] = {
+            "step": progress.step,
+            "steps": self.steps,
+            "loss": self.loss,
+            "dev": self.dev,
+            "left": (self.steps - progress.step) / speed if speed else None,
+            "speed": speed * self.tokens_per_step,
+            "memory": peak_memory(),
+        }
+        if news:
+            facts |= {"epoch": news["epoch"], "finished": progress.finished}
+        self.tell(self.name, facts)
 
-    def _clear(self) -> None:
-        if self.live:
-            print("\r\x1b[2K", end="", file=sys.stderr)
+
+class Lines:
+    """A line for each epoch, but not for each of those that take a moment; the log has them all."""
+
+    def __init__(self, every: float = 5.0) -> None:
+        self.every = every
+        self.shown: dict[str, float] = {}
+
+    def __call__(self, name: str, news: dict[str, Any]) -> None:
+        now = time.monotonic()
+        if "line" in news:
+            self._print(f"{name}: {news['line']}")
+        elif "epoch" in news and (news["finished"] or now - self.shown.get(name, -self.every) >= self.every):
+            self.shown[name] = now
+            at = f"epoch {news['epoch']}, step {news['step']} of {news['steps']}"
+            self._print(f"{name}: {at}: loss {news['loss']:.4f}" + (f", {news['dev']}" if news["dev"] else ""))
+
+    def _print(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
 
 
-def _clock(seconds: float) -> str:
+def silent(name: str, news: dict[str, Any]) -> None:
+    """For those who do not want to hear."""
+
+
+def clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"

@@ -2,11 +2,13 @@
 
 import json
 import platform
+import shlex
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -14,16 +16,17 @@ from typing import Any
 
 import torch
 
+from heedful.checkpoints.atomic import make_directory
 from heedful.checkpoints.directory import write_model
-from heedful.data.examples import Dataset
 from heedful.errors import RequestError
 from heedful.models.inventory import take_inventory
 from heedful.recipes.schema import Recipe
 from heedful.training.cost import forward_flops, peak_gpu_memory, peak_memory
 from heedful.training.loop import Fit, Stopped
 from heedful.training.outcome import Outcome, judge_dev, write_outcome
-from heedful.training.progress import Narrator
+from heedful.training.progress import Narrator, silent
 from heedful.training.setting import Setting, load_data, prepare
+from heedful.training.shelf import Shelf, alone
 from heedful.training.state import Progress
 
 FORMAT = 1
@@ -37,54 +40,82 @@ def execute(
     *,
     command: str = "",
     quiet: bool = False,
-    dataset: Dataset | None = None,
+    narrator: Narrator | None = None,
     baselines: dict[str, Any] | None = None,
+    shelf: Shelf | None = None,
+    threads: int | None = None,
 ) -> dict[str, Any]:
     """Run, or go on from where an earlier call was stopped; a finished run is left as it is. Returns the manifest.
 
-    `dataset` and `baselines` can be handed over by a study, which has them for all its runs.
+    `baselines` and the `shelf` can be handed over by a study, which has them for all its runs. `threads` is for a
+    recipe that does not say how many.
     """
-    manifest = _open(directory, recipe, seed)
-    if manifest.get("state") == "done":
+    _open(directory, recipe, seed)  # what is not ours is refused before anything is written there
+    with alone(directory), _threads_as_before():
+        manifest = _open(directory, recipe, seed)
+        if manifest.get("state") == "done":
+            _tidy(directory)
+            return manifest
+        torch.set_num_threads(manifest.get("threads") or recipe.training.threads or threads or torch.get_num_threads())
+        started = time.monotonic()
+        narrator = narrator or Narrator(directory.name, silent if quiet else None)
+        dataset = load_data(recipe.data)
+        if manifest and manifest["data"]["fingerprints"] != dataset.fingerprints:
+            raise RequestError(f"{directory}: the data have changed since this run began; choose another with --out.")
+        setting = prepare(recipe, seed, dataset, shelf or Shelf(directory / ".shared"))
+        if manifest and manifest["model"].get("fingerprint") != setting.fingerprint:
+            raise RequestError(f"{directory}: the model has changed since this run began; choose another with --out.")
+        if manifest and (manifest["versions"]["torch"], manifest["device"]) != (version("torch"), str(setting.device)):
+            raise RequestError(
+                f"{directory}: was begun with torch {manifest['versions']['torch']} on {manifest['device']}, and would "
+                "not go on to the same bits here; choose another directory with --out."
+            )
+        manifest = manifest or _manifest(recipe, seed, setting, command)
+        _write(directory / "manifest.json", manifest)
+        narrator.tokens_per_step = setting.tokens_per_step
+        if (directory / "checkpoints").exists():
+            narrator.say("going on from the last checkpoint")
+        with _Interruptible() as should_stop:
+            fit = _fit(recipe, seed, directory, setting, narrator, should_stop, started)
+            progress = fit.progress
+            metrics = write_outcome(directory, Outcome(recipe, seed, setting, progress), baselines)
+        setting.method.finish(progress.decay)
+        if setting.checkpoint.tokenizer is not None:  # what is beyond it was cut in training, and will be
+            setting.checkpoint.tokenizer.max_length = recipe.training.max_length
+            setting.checkpoint.chunked = recipe.training.long_texts == "chunk"
+        write_model(directory / "model", setting.checkpoint)
+        manifest["cost"] = _cost(setting, progress, progress.total_seconds + time.monotonic() - fit.clock)
+        manifest["state"] = "done"
+        _write(directory / "metrics.json", metrics)
+        _write(directory / "manifest.json", manifest)
         _tidy(directory)
         return manifest
-    torch.set_num_threads(manifest.get("threads") or recipe.training.threads or torch.get_num_threads())
-    started = time.monotonic()
-    narrator = Narrator(directory.name, 0, quiet)
-    dataset = dataset or load_data(recipe.data)
-    if manifest and manifest["data"]["fingerprints"] != dataset.fingerprints:
-        raise RequestError(f"{directory}: the data have changed since this run began; choose another with --out.")
-    setting = prepare(recipe, seed, dataset, directory)
-    manifest = manifest or _manifest(recipe, seed, setting, command)
-    _write(directory / "manifest.json", manifest)
-    narrator.tokens_per_step = setting.tokens_per_step
-    if manifest["state"] != "running" or (directory / "checkpoints").exists():
-        narrator.say("going on from the last checkpoint")
-    with _Interruptible() as should_stop:
-        progress = _fit(recipe, seed, directory, setting, narrator, should_stop)
-        outcome = Outcome(recipe, seed, setting, progress)
-        metrics = write_outcome(directory, outcome, baselines)
-    setting.method.finish(progress.decay)
-    if setting.checkpoint.tokenizer is not None:  # what is beyond it was cut in training, and will be
-        setting.checkpoint.tokenizer.max_length = recipe.training.max_length
-    write_model(directory / "model", setting.checkpoint)
-    manifest["cost"] = _cost(setting, progress, manifest["cost"]["total_seconds"] + time.monotonic() - started)
-    manifest["state"] = "done"
-    _write(directory / "metrics.json", metrics)
-    _write(directory / "manifest.json", manifest)
-    _tidy(directory)
-    return manifest
+
+
+@contextmanager
+def _threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _tidy(directory: Path) -> None:
     """What a finished run needs no more, and what sittings that were killed while they saved have left."""
-    for path in [directory / "checkpoints", directory / "features", *directory.glob(".*.new")]:
+    for path in [directory / "checkpoints", directory / ".shared", *directory.glob(".*.new")]:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _fit(
-    recipe: Recipe, seed: int, directory: Path, setting: Setting, narrator: Narrator, should_stop: Callable[[], bool]
-) -> Progress:
+    recipe: Recipe,
+    seed: int,
+    directory: Path,
+    setting: Setting,
+    narrator: Narrator,
+    should_stop: Callable[[], bool],
+    started: float,
+) -> Fit:
     fit = Fit(
         method=setting.method,
         loss=setting.loss,
@@ -97,34 +128,35 @@ def _fit(
         judge=(lambda: judge_dev(recipe, setting)) if "dev" in setting.targets else None,
         watch=narrator.watch,
         should_stop=should_stop,
+        clock=started,
     )
     try:
-        return fit.run()
+        fit.run()
     except Stopped:
         narrator.say(f"stopped at step {fit.progress.step}; the same command goes on from there")
         raise KeyboardInterrupt from None
+    return fit
 
 
 def _open(directory: Path, recipe: Recipe, seed: int) -> dict[str, Any]:
     """The manifest of an earlier sitting, {} if there was none; a directory with something else in it is refused."""
     path = directory / "manifest.json"
     if not directory.exists():
-        directory.mkdir(parents=True)
+        make_directory(directory)
         return {}
     if not path.exists():
-        if any(not p.name.startswith(".") and p.name != "features" for p in directory.iterdir()):
+        if any(not p.name.startswith(".") for p in directory.iterdir()):
             raise RequestError(f"{directory}: holds something that is not a run; choose another directory with --out.")
-        shutil.rmtree(directory / "features", ignore_errors=True)  # of a sitting that ended before its manifest
         return {}
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not {"format", "recipe", "seed", "data"} <= manifest.keys():
+        if not {"format", "recipe", "seed", "data", "model", "versions", "device"} <= manifest.keys():
             raise ValueError
     except (ValueError, AttributeError):
         raise RequestError(f"{path}: damaged; remove {directory} and run again.") from None
     if manifest["format"] != FORMAT:
         raise RequestError(f"{path}: was written by another version of heedful; choose another directory with --out.")
-    if manifest["recipe"] != recipe.model_dump(mode="json", exclude={"seeds"}) or manifest["seed"] != seed:
+    if manifest["recipe"] != recipe.model_dump(mode="json", exclude={"seeds", "study"}) or manifest["seed"] != seed:
         raise RequestError(f"{directory}: holds the run of another recipe or seed; choose another with --out.")
     return manifest
 
@@ -136,9 +168,9 @@ def _manifest(recipe: Recipe, seed: int, setting: Setting, command: str) -> dict
     return {
         "format": FORMAT,
         "heedful": version("heedful"),
-        "recipe": recipe.model_dump(mode="json", exclude={"seeds"}),
+        "recipe": recipe.model_dump(mode="json", exclude={"seeds", "study"}),
         "seed": seed,
-        "command": command or " ".join(sys.argv),
+        "command": command or shlex.join(sys.argv),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}},
         "threads": torch.get_num_threads(),
         "device": str(setting.device),
@@ -155,6 +187,7 @@ def _manifest(recipe: Recipe, seed: int, setting: Setting, command: str) -> dict
         },
         "model": {
             "source": setting.source,
+            "fingerprint": setting.fingerprint,
             "family": setting.checkpoint.transformer.shape.family,
             "parameters": {
                 "total": inventory.total + whole_table,
@@ -163,7 +196,6 @@ def _manifest(recipe: Recipe, seed: int, setting: Setting, command: str) -> dict
             "licence": setting.licence,
             "trained_on": setting.trained_on,
         },
-        "cost": {"total_seconds": 0.0},
         "state": "running",
     }
 
@@ -179,7 +211,7 @@ def _cost(setting: Setting, progress: Progress, total_seconds: float) -> dict[st
         "peak_memory_bytes": peak_memory(),
         "gpu_memory_bytes": peak_gpu_memory(setting.device),
         "flops": once * passes,
-        "tokens": sum(setting.train_lengths) * progress.epochs,
+        "tokens": sum(setting.train_lengths) * (1 if setting.frozen else progress.epochs),
         "padding_share": setting.padding_share,
         "truncated_share": setting.truncated_share,
     }

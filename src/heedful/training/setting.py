@@ -1,7 +1,7 @@
 """From a recipe to everything that the loop needs: data, model, items, method, loss."""
 
-import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,7 +11,7 @@ from heedful.checkpoints.catalog import CATALOG
 from heedful.checkpoints.config import make_head, with_pooler_for
 from heedful.checkpoints.directory import Checkpoint, read_model
 from heedful.checkpoints.families import FAMILIES
-from heedful.checkpoints.finding import find
+from heedful.checkpoints.finding import find, fingerprint
 from heedful.data.examples import Dataset, Examples, load_dataset
 from heedful.errors import RequestError
 from heedful.models.shape import NAMED_SHAPES
@@ -23,6 +23,7 @@ from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_bpe, train_wordpiece
 from heedful.training.batches import epoch_batches, padding_share
+from heedful.training.shelf import Shelf
 from heedful.tuning.methods import Frozen, Full, Method
 
 
@@ -40,11 +41,15 @@ class Setting:
     source: str
     licence: str
     trained_on: str
+    fingerprint: str
+    """Of the model directory that it began from; "" if from random weights."""
     frozen: bool
     feature_seconds: float
-    """What it took to compute what a frozen body gives, which is nearly all of the cost of training a head."""
+    """What it took to compute what a frozen body gives, which is nearly all of the cost of training a head; a study
+    does it once, and every run that would have had to states it."""
     epochs: int
     train_lengths: list[int]
+    """Of the chunks that the model reads."""
     padding_share: float
     truncated_share: float
     tokens_per_step: float
@@ -65,14 +70,14 @@ def load_data(table: DataTable) -> Dataset:
     return data
 
 
-def prepare(recipe: Recipe, seed: int, dataset: Dataset, directory: Path) -> Setting:
+def prepare(recipe: Recipe, seed: int, dataset: Dataset, shelf: Shelf) -> Setting:
     table = recipe.training
-    held = {"train": dataset.train, "dev": dataset.dev, "test": dataset.test}
+    held = {"train": dataset.train, "dev": dataset.dev, "test": dataset.test if recipe.evaluation.test else None}
     examples = {split: e for split, e in held.items() if e is not None and len(e)}
     if len(dataset.train) == 0:
         raise RequestError(f"{dataset.name}: there are no rows to train on.")
     _check_metric(recipe, dataset)
-    checkpoint, source = _model(recipe, seed, dataset)
+    checkpoint, source, origin = _model(recipe, seed, dataset)
     tokenizer = checkpoint.tokenizer
     if tokenizer is None:
         raise RequestError(f"{source}: has no tokenizer; put tokenizer.json or vocab.txt beside its weights.")
@@ -81,22 +86,35 @@ def prepare(recipe: Recipe, seed: int, dataset: Dataset, directory: Path) -> Set
     chunked = table.long_texts == "chunk"
     if chunked and dataset.train.pairs is not None:
         raise RequestError('training.long_texts = "chunk" is for single texts, not for pairs.')
+    tokenizing = {
+        "model": origin or [recipe.model.shape, recipe.tokenizer and recipe.tokenizer.model_dump()],
+        "data": [dataset.fingerprints, recipe.data.model_dump()],
+        "length": [table.max_length, table.long_texts],
+    }
     items = {
-        split: make_items(tokenizer, e.texts, e.pairs, table.max_length, chunked, segments)
+        split: shelf.items(
+            tokenizing,
+            split,
+            partial(make_items, tokenizer, e.texts, e.pairs, table.max_length, chunked, segments),
+        )
         for split, e in examples.items()
     }
     lengths = [item.tokens for item in items["train"]]
+    chunk_lengths = [[len(chunk) for chunk in item.chunks] for item in items["train"]]
     truncated = sum(item.truncated for item in items["train"]) / len(lengths)
     device = _device(table.device)
     before = checkpoint.transformer.body.embeddings.token.weight.numel()
     frozen = recipe.tuning.method == "frozen"
-    started = time.monotonic()
-    method: Method = (
-        Frozen(checkpoint.transformer, items, device, directory / "features")
-        if frozen
-        else Full(checkpoint.transformer, items, device)
-    )
-    feature_seconds = time.monotonic() - started if frozen else 0.0
+    method: Method
+    if frozen:
+        drawn = seed if origin == "" or recipe.tuning.reinit_layers else None  # the body then depends on the seed
+        reads = checkpoint.transformer.head_shapes["classify"].reads
+        body = [reads, drawn, recipe.tuning.reinit_layers, str(device), torch.get_num_threads()]
+        with shelf.place({**tokenizing, "body": body}) as folder:
+            method = Frozen(checkpoint.transformer, items, device, folder)
+        feature_seconds = method.seconds
+    else:
+        method, feature_seconds = Full(checkpoint.transformer, items, device), 0.0
     targets = {split: t for split, e in examples.items() if (t := _targets(dataset, e, device)) is not None}
     batches = epoch_batches(lengths, seed, 0, table.batch_size, table.batch_tokens)
     named = CATALOG.get(recipe.model.name or "")
@@ -111,11 +129,12 @@ def prepare(recipe: Recipe, seed: int, dataset: Dataset, directory: Path) -> Set
         source=source,
         licence=named.licence if named else "",
         trained_on=named.trained_on if named else "",
+        fingerprint=origin,
         frozen=frozen,
         feature_seconds=feature_seconds,
         epochs=table.epochs,
-        train_lengths=lengths,
-        padding_share=0.0 if frozen else padding_share(batches, lengths),
+        train_lengths=[n for row in chunk_lengths for n in row],
+        padding_share=0.0 if frozen else padding_share(batches, chunk_lengths),
         truncated_share=truncated,
         tokens_per_step=sum(lengths) / len(batches),
         whole_table_parameters=before - checkpoint.transformer.body.embeddings.token.weight.numel(),
@@ -133,6 +152,8 @@ def _targets(dataset: Dataset, examples: Examples, device: torch.device) -> Tens
 
 def _loss(recipe: Recipe, dataset: Dataset, targets: Tensor, device: torch.device) -> Loss:
     if dataset.kind == "score":
+        if recipe.objective.label_smoothing or recipe.objective.class_weights != "none":
+            raise RequestError("objective.label_smoothing and objective.class_weights are for classes, not for scores.")
         return Loss(classes=0)
     k = len(dataset.labels)
     weights = None
@@ -141,13 +162,15 @@ def _loss(recipe: Recipe, dataset: Dataset, targets: Tensor, device: torch.devic
     return Loss(k, recipe.objective.label_smoothing, weights)
 
 
-def _model(recipe: Recipe, seed: int, dataset: Dataset) -> tuple[Checkpoint, str]:
-    table = recipe.model
+def _model(recipe: Recipe, seed: int, dataset: Dataset) -> tuple[Checkpoint, str, str]:
+    """The model with its new head, what it is called, and the fingerprint of where it is from."""
+    table, origin = recipe.model, ""
     labels = dataset.labels if dataset.kind == "classes" else ("score",)
     pooling = table.pooling or ("mean" if recipe.tuning.method == "frozen" else None)
     reads: Reads | None = "pooled" if pooling == "cls" else pooling
     if table.name is not None:
         directory = find(table.name, table.revision)
+        origin = fingerprint(directory)
         found = read_model(directory, table.head, labels, seed=seed, reads=reads, head_dropout=table.dropout)
         if recipe.tuning.method == "frozen" and "new" in {
             s for n, s in found.sources.items() if n.startswith("body.pooler.")
@@ -164,7 +187,7 @@ def _model(recipe: Recipe, seed: int, dataset: Dataset) -> tuple[Checkpoint, str
             raise RequestError(f"tuning.reinit_layers = {depth}, but the model has {layers} layers.")
         fresh = tuple(f"body.blocks.{i}." for i in range(layers - depth, layers))
         found.transformer.initialise(torch.Generator().manual_seed(seed + 1), only=fresh)
-    return found, table.name or f"shape {table.shape}"
+    return found, table.name or f"shape {table.shape}", origin
 
 
 def _random_model(

@@ -34,6 +34,8 @@ class Progress:
     """That were finished."""
     seconds: float = 0.0
     """Spent in training so far, over all sittings."""
+    total_seconds: float = 0.0
+    """The same with everything around it: reading, tokenizing, judging, saving."""
     losses: list[float] = field(default_factory=list)
     """Of the steps since the last line of the log."""
 

@@ -1,5 +1,7 @@
 """The methods: what computes the scores of rows, and which parameters move."""
 
+import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -67,8 +69,18 @@ class Full:
         self.table.expand(decay)
 
 
+def _reserve(path: Path) -> None:
+    """Takes the room of a mapped file now: a full disk is an error here, and the end of the process later."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
 class Frozen:
-    """The head alone moves; what it reads is computed once for every row, without dropout, and kept in a file."""
+    """The head alone moves; what it reads is computed once for every row, without dropout, and kept in a file.
+
+    `seconds` is what that took, whoever did it: the runs of a study share the files.
+    """
 
     def __init__(
         self, transformer: Transformer, items: Mapping[str, list[Item]], device: torch.device, folder: Path
@@ -76,15 +88,18 @@ class Frozen:
         self.transformer, self.device = transformer.to(device), device
         self.transformer.body.requires_grad_(False)
         self.transformer.body.eval()
+        self.seconds = 0.0
         self.features = {split: self._features(split, held, folder) for split, held in items.items()}
 
     def _features(self, split: str, items: list[Item], folder: Path) -> np.ndarray:
-        path = folder / f"{split}.npy"
+        path, cost = folder / f"{split}.npy", folder / f"{split}.seconds"
         if not path.exists():
+            started = time.monotonic()
             folder.mkdir(parents=True, exist_ok=True)
             part = folder / f".{split}.npy"
             shape = (len(items), self.transformer.shape.width)
             made = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=shape)
+            _reserve(part)
             order = sorted(range(len(items)), key=lambda r: -items[r].tokens)
             with torch.inference_mode():
                 for at in range(0, len(order), 32):
@@ -93,7 +108,9 @@ class Frozen:
                     made[rows] = x_bd.float().cpu().numpy()
             made.flush()
             del made
+            cost.write_text(f"{time.monotonic() - started:.3f}", encoding="utf-8")
             part.rename(path)  # whole or not there, however the run is stopped
+        self.seconds += float(cost.read_text(encoding="utf-8"))
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
     def scores(self, split: str, rows: Sequence[int]) -> Tensor:

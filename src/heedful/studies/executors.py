@@ -1,0 +1,238 @@
+"""Where the runs of a study happen: one after another here, or in processes of their own."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import RequestError, WorkError
+from heedful.training.cost import available_memory
+from heedful.training.progress import Narrator
+
+_TRIES = 3
+_SPARE = 300_000_000  # bytes left to others when a further run is started
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run as plain data, so that it can be sent to another process or machine."""
+
+    name: str
+    recipe: dict[str, Any]
+    seed: int
+    directory: str
+    shelf: str
+    command: str
+    baselines: dict[str, Any] | None
+    threads: int | None
+
+
+@dataclass(frozen=True)
+class Result:
+    name: str
+    """The run's."""
+    state: str
+    """"done" or "failed"."""
+    reason: str | None = None
+
+
+Watch = Callable[[str, dict[str, Any]], None]
+"""Told the name of a run and what is new about it."""
+Executor = Callable[[Iterable[Task], Watch], Iterator[Result]]
+"""Carries out tasks and yields each as it ends. A request that was wrong, or Ctrl-C, is raised; runs are kept."""
+
+
+def perform(task: Task, narrator: Narrator | None = None) -> None:
+    from heedful.recipes.reading import make_recipe
+    from heedful.training.run import execute
+    from heedful.training.shelf import Shelf
+
+    execute(
+        make_recipe(task.recipe),
+        task.seed,
+        Path(task.directory),
+        command=task.command,
+        narrator=narrator,
+        baselines=task.baselines,
+        shelf=Shelf(Path(task.shelf)),
+        threads=task.threads,
+    )
+
+
+def in_turn(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
+    """One after another in this process; a run that fails does not stop the others."""
+    for task in tasks:
+        try:
+            perform(task, Narrator(task.name, tell=watch))
+        except WorkError as error:
+            yield Result(task.name, "failed", str(error))
+        except OSError as error:
+            yield Result(task.name, "failed", _told(error))
+        else:
+            yield Result(task.name, "done")
+
+
+def _told(error: OSError) -> str:
+    return f"{error.filename or 'a file'}: could not be read or written ({error.strerror or error})."
+
+
+def local(workers: int | None, jobs: int) -> tuple[Executor, int | None]:
+    """The executor for this machine, and the threads of each run: as many runs at a time as there are cores, or one
+    after another if there is one run, one core, or a GPU that they would have to share."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if workers is None:
+        workers = 1 if torch.cuda.is_available() else min(cores, jobs)
+    if workers <= 1:
+        return in_turn, None
+    return in_processes(workers), max(1, cores // workers)
+
+
+def in_processes(workers: int) -> Executor:
+    """As many at a time as there are workers and memory, each run in a process that ends with it."""
+
+    def executor(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
+        return _Processes(workers, watch).work(deque(tasks))
+
+    return executor
+
+
+class _Processes:
+    def __init__(self, workers: int, watch: Watch) -> None:
+        if multiprocessing.parent_process() is not None:  # a worker has read the caller's script, as it must
+            raise RequestError("with workers, call heedful.run under `if __name__ == '__main__':` in your script.")
+        self.workers, self.watch = workers, watch
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["heedful.training.run", "heedful.recipes.reading"])
+        self.running: list[_Child] = []
+        self.tries: dict[str, int] = {}
+        self.largest = 0
+
+    def work(self, waiting: deque[Task]) -> Iterator[Result]:
+        try:
+            while waiting or self.running:
+                while waiting and len(self.running) < self.workers and self._room():
+                    self.running.append(_Child(self.context, waiting.popleft()))
+                for child in self._ended():
+                    self.running.remove(child)
+                    self.largest = max(self.largest, child.peak)
+                    result = self._judge(child, waiting)
+                    if result is not None:
+                        yield result
+        finally:
+            self._stop()
+
+    def _room(self) -> bool:
+        """Whether memory suffices for one more as large as the largest so far; the first ones are let in."""
+        return not self.running or available_memory() > self.largest + _SPARE
+
+    def _ended(self) -> "list[_Child]":
+        """Those that have ended, after hearing what all of them have to say."""
+        connection.wait([thing for child in self.running for thing in child.things()], timeout=1)
+        for child in self.running:
+            child.listen(self.watch)
+        ended = [child for child in self.running if child.process.exitcode is not None]
+        for child in ended:
+            child.listen(self.watch)
+        return ended
+
+    def _judge(self, child: "_Child", waiting: deque[Task]) -> Result | None:
+        task, code = child.task, child.process.exitcode
+        if child.request is not None:
+            raise RequestError(child.request)
+        if child.said is not None:
+            return Result(task.name, child.said[0], child.said[1])
+        self.tries[task.name] = self.tries.get(task.name, 0) + 1
+        if self.tries[task.name] < _TRIES:  # killed from outside: it goes on from its last checkpoint
+            waiting.appendleft(task)
+            return None
+        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        return Result(task.name, "failed", f"its process was ended {_TRIES} times ({how}); is there enough memory?")
+
+    def _stop(self) -> None:
+        """Asks those that are still at work to save and stop, as Ctrl-C does, and waits for them."""
+        for child in self.running:
+            if child.process.pid is not None and child.process.exitcode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child.process.pid, signal.SIGINT)
+        for child in self.running:
+            child.process.join()
+            child.listen(self.watch)
+
+
+class _Child:
+    def __init__(self, context: Any, task: Task) -> None:
+        self.task = task
+        self.said: tuple[str, str | None] | None = None
+        self.request: str | None = None
+        self.peak = 0
+        self.ear, mouth = context.Pipe(duplex=False)
+        leash, self.leash = context.Pipe(duplex=False)
+        self.process = context.Process(target=_main, args=(task, mouth, leash), name=task.name)
+        self.process.start()
+        mouth.close()
+        leash.close()
+
+    def things(self) -> list[Any]:
+        return [self.process.sentinel, *([] if self.ear.closed else [self.ear])]
+
+    def listen(self, watch: Watch) -> None:
+        try:
+            while not self.ear.closed and self.ear.poll():
+                kind, content = self.ear.recv()
+                if kind == "news":
+                    watch(self.task.name, content)
+                elif kind == "peak":
+                    self.peak = content
+                elif kind == "request":
+                    self.request = content
+                else:
+                    self.said = (kind, content)
+        except (EOFError, OSError):
+            self.ear.close()
+
+
+def _main(task: Task, mouth: Any, leash: Any) -> None:
+    """In the child: does the task and says how it ended. It does not outlive the driver, whose end cuts the leash."""
+    from heedful.training.cost import peak_memory
+
+    os.setpgrp()  # Ctrl-C reaches the driver alone, which passes it on
+
+    def hang() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            leash.recv()
+        os._exit(1)
+
+    threading.Thread(target=hang, daemon=True).start()
+    lock = threading.Lock()
+
+    def say(kind: str, content: Any) -> None:
+        with lock, contextlib.suppress(OSError):
+            mouth.send((kind, content))
+
+    try:
+        perform(task, Narrator(task.name, tell=lambda _, news: say("news", news)))
+    except RequestError as error:
+        say("request", str(error))
+    except WorkError as error:
+        say("failed", str(error))
+    except KeyboardInterrupt:
+        say("failed", "stopped")
+    except OSError as error:
+        say("failed", _told(error))
+    except Exception as error:
+        import traceback
+
+        say("failed", f"{type(error).__name__}: {error} (see traceback.txt in the run's directory)")
+        (Path(task.directory) / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
+    else:
+        say("peak", peak_memory())
+        say("done", None)

@@ -1,0 +1,163 @@
+"""Searches: which settings are tried, which is chosen on dev, and that test is touched once, with fresh seeds."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.errors import RequestError
+from heedful.recipes.reading import make_recipe, sweep_settings
+from heedful.report.study import write_reports
+from heedful.studies.plan import StudyPlan, choose, plan_comparison, plan_recipe
+from heedful.studies.study import run_study
+from heedful.studies.table import latex, markdown
+from training_samples import tiny_recipe, write_data, write_tiny
+
+SMALL: dict[str, Any] = {"model": {"name": "minilm"}, "data": {"name": "tickets"}}
+
+
+def plan_with(**study: Any) -> StudyPlan:
+    return plan_recipe(make_recipe({**SMALL, "study": study}), "r", (0, 1))
+
+
+def values_of(plan: StudyPlan) -> list[dict[str, Any]]:
+    return [dict(s.values) for s in plan.settings]
+
+
+def test_a_grid_is_every_combination() -> None:
+    plan = plan_with(training={"lr": [1e-4, 1e-3], "epochs": [1, 2]}, model={"dropout": [0.3]})
+    expected = [{"model.dropout": 0.3, "training.lr": lr, "training.epochs": e} for lr in (1e-4, 1e-3) for e in (1, 2)]
+    assert values_of(plan) == expected
+    for setting, values in zip(plan.settings, expected, strict=True):
+        assert setting.recipe.training.lr == values["training.lr"]
+        assert setting.recipe.training.epochs == values["training.epochs"]
+        assert setting.recipe.model.dropout == 0.3
+        assert setting.recipe.evaluation.test is False
+    assert [s.name for s in plan.settings] == ["r-1", "r-2", "r-3", "r-4"]
+
+
+def test_random_draws_without_repetition_and_depends_on_its_seed() -> None:
+    axes = {"lr": [1e-5, 1e-4, 1e-3], "epochs": [1, 2, 3], "batch_size": [8, 16]}
+    plans = [plan_with(training=axes, search="random", trials=7, draw_seed=s) for s in (0, 0, 1)]
+    first, again, other = map(values_of, plans)
+    assert first == again
+    assert first != other
+    assert len({json.dumps(v) for v in first}) == 7
+    assert len(plan_with(training=axes, search="random", trials=100).settings) == 18
+
+
+def test_rows_are_taken_as_they_are() -> None:
+    rows = [{"training": {"lr": 1e-5, "epochs": 5}, "model": {"dropout": 0.2}}, {"training": {"lr": 1e-3}}]
+    plan = plan_with(rows=rows, test="all")
+    assert values_of(plan) == [
+        {"training.lr": 1e-5, "training.epochs": 5, "model.dropout": 0.2},
+        {"training.lr": 1e-3},
+    ]
+    assert plan.final_seeds == 0
+    assert all(s.recipe.evaluation.test for s in plan.settings)
+
+
+@pytest.mark.parametrize(
+    ("study", "words"),
+    [
+        ({"training": {"lr": []}}, r"study\.training\.lr has no values"),
+        ({"training": {"lrr": [1e-3]}}, r"setting 1 of the search: there is no key training\.lrr; did you mean"),
+        ({"training": {"lr": ["fast"]}}, r"setting 1 of the search: training\.lr = 'fast' is not right"),
+        ({"training": {"lr": [1e-3]}, "rows": [{"training": {"lr": 1e-3}}]}, "has axes and rows"),
+        ({"rows": [{"evaluation": {"test": True}}]}, "evaluation is not a table that can vary"),
+        ({"training": {"seed": [[1]]}, "search": "random"}, r"needs study\.trials"),
+        ({"training": {"epochs": list(range(1, 2000))}}, "makes 1999 settings"),
+    ],
+)
+def test_mistakes(study: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        plan_with(**study)
+
+
+def test_sweeps_as_typed() -> None:
+    assert sweep_settings(["training.lr=1e-4,3e-4", "model.pooling=mean,max"]) == [
+        "study.training.lr=[0.0001, 0.0003]",
+        'study.model.pooling=["mean", "max"]',
+    ]
+    for wrong in ("training.lr", "=1,2", "training.lr="):
+        with pytest.raises(RequestError, match="write key=value,value"):
+            sweep_settings([wrong])
+
+
+def test_compare_searches_each_method() -> None:
+    plan = plan_comparison(
+        {"name": "tickets"}, ["minilm"], ["frozen", "full"], (0,), {"study": {"training": {"lr": [1e-4, 1e-3]}}}
+    )
+    assert [s.group for s in plan.settings] == ["minilm-frozen"] * 2 + ["minilm-full"] * 2
+
+
+def test_choose_is_by_dev_alone() -> None:
+    rows = [
+        {"setting": "a", "metric": "accuracy", "dev_mean": 0.7, "test_mean": 0.9},
+        {"setting": "b", "metric": "accuracy", "dev_mean": 0.8, "test_mean": 0.1},
+        {"setting": "c", "n": 0},
+    ]
+    assert choose(rows) is rows[1]
+    assert choose([{**r, "metric": "log_loss"} for r in rows[:2]]) == {**rows[0], "metric": "log_loss"}
+    assert choose(rows[2:]) is None
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    search = {"training": {"lr": [1e-6, 5e-3]}, "final_seeds": 2}
+    recipe = tiny_recipe(write_tiny(folder / "model"), write_data(folder / "data"), study=search)
+    run_study(plan_recipe(recipe, "r", (0, 1)), folder / "study", command="x", quiet=True, threads=1)
+    write_reports(folder / "study")
+    return folder / "study"
+
+
+def test_test_is_touched_once_with_fresh_seeds(study: Path) -> None:
+    facts = json.loads((study / "study.json").read_text())
+    assert [r["name"] for r in facts["runs"]] == [
+        "r-1-seed0", "r-2-seed0", "r-1-seed1", "r-2-seed1", "r-chosen-seed2", "r-chosen-seed3",
+    ]  # fmt: skip
+    for run in facts["runs"]:
+        splits = json.loads((study / "runs" / run["name"] / "metrics.json").read_text())["splits"]
+        predicted = sorted(p.name for p in (study / "runs" / run["name"] / "predictions").iterdir())
+        if "chosen" in run["name"]:
+            assert set(splits) == {"dev", "test"}
+        else:
+            assert (set(splits), predicted) == ({"dev"}, ["dev.tsv"])
+    rows = {r["setting"]: r for r in facts["table"]}
+    best = max(("r-1", "r-2"), key=lambda name: rows[name]["dev_mean"])
+    recipes = {s["name"]: s["recipe"] for s in [*facts["settings"], *facts["chosen"]]}
+    assert recipes["r-chosen"]["training"]["lr"] == recipes[best]["training"]["lr"]
+    assert rows["r-chosen"]["n"] == 2
+    model = (study / "best/model.safetensors").read_bytes()
+    assert any((study / f"runs/r-chosen-seed{s}/model/model.safetensors").read_bytes() == model for s in (2, 3))
+
+
+def test_the_tables(study: Path) -> None:
+    with (study / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["setting"], r["training.lr"], r["n"]) for r in rows] == [
+        ("r-1", "1e-06", "2"), ("r-2", "0.005", "2"), ("r-chosen", rows[-1]["training.lr"], "2"),
+    ]  # fmt: skip
+    assert rows[0]["test_mean"] == ""
+    text = (study / "table.md").read_text()
+    assert "| setting | lr | dev accuracy | test accuracy | n |" in text
+    assert f"{float(rows[0]['dev_mean']):.3f} ± {float(rows[0]['dev_std']):.3f} | – | 2 |" in text
+    assert (study / "table.tex").read_text().count("\\\\") == 4
+    report = (study / "report.md").read_text()
+    assert "## The search" in report
+    assert all(value in report for value in ("| 1e-06 |", "| 0.005 |"))
+
+
+def test_marks_and_escapes() -> None:
+    rows = [
+        {"setting": "a_b&c|d", "training.lr": 1e-3, "metric": "accuracy", "dev_mean": 0.5, "dev_std": 0.01, "n": 2},
+        {"setting": "best", "training.lr": 0.1, "metric": "accuracy", "dev_mean": 0.75, "n": 1},
+    ]
+    assert "| **best** | **0.1** | **0.750** | **1** |" in markdown(rows)
+    assert r"a_b&c\|d" in markdown(rows)
+    made = latex(rows)
+    assert r"a\_b\&c|d & 0.001 & 0.500 $\pm$ 0.010 & 2 \\" in made
+    assert r"\textbf{best} & \textbf{0.1} & \textbf{0.750} & \textbf{1} \\" in made
