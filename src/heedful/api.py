@@ -195,7 +195,9 @@ class Model:
             raise RequestError(f"{self.source}: has no classification head; train one with `heedful run`.")
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise RequestError("predict takes a list of texts; put the one text in a list.")
-        texts = list(texts)
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise RequestError(f"batch_size={batch_size!r} is not a whole number from 1.")
+        texts, tokenizer = list(texts), self.tokenizer
         scores = np.empty((len(texts), len(self.labels)))
         cut = 0
         with torch.inference_mode(), _evaluating(self.transformer):
@@ -203,7 +205,7 @@ class Model:
                 if self.checkpoint.chunked:
                     scores[start : start + _WINDOW] = self._in_chunks(texts[start : start + _WINDOW], batch_size)
                     continue
-                window = self.tokenizer.encode(texts[start : start + _WINDOW], self.max_length)
+                window = tokenizer.encode(texts[start : start + _WINDOW], self.max_length)
                 cut += sum(tokens.truncated for tokens in window)
                 for rows, batch in self._batches(window, batch_size):
                     scores[[start + r for r in rows]] = self.transformer("classify", *batch).double().cpu().numpy()

@@ -214,3 +214,46 @@ def test_a_recipe_runs_from_the_command_and_from_python(place: Path) -> None:
     done = command("report", "again", cwd=place)
     assert done.returncode == 0, done.stderr
     assert run_report.read_bytes() == before
+
+
+def test_runs_that_all_fail_say_why(place: Path) -> None:
+    done = command(
+        "run", "own.toml", "--set", "tuning.method=full", "--set", "training.lr=1e30", "--set", "training.clip=1e30",
+        "--set", "training.warmup=0.0", "--out", "diverged", cwd=place,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "is not finite, so the step was not made (rows " in done.stderr.splitlines()[-1]
+
+
+def test_a_refused_request_does_not_stand_in_the_way(place: Path) -> None:
+    wrong = command("run", "own.toml", "--set", "training.max_length=4096", "--out", "later", cwd=place)
+    assert wrong.returncode == 2
+    assert "the model reads 40 tokens" in wrong.stderr
+    done = command("run", "own.toml", "--out", "later", "--workers", "1", cwd=place)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_file_as_the_place_of_results(place: Path) -> None:
+    for out in ("data.csv", "data.csv/inside"):
+        done = command("run", "own.toml", "--out", out, cwd=place)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert "choose another directory" in done.stderr
+
+
+def test_a_search_from_the_command(place: Path) -> None:
+    done = command("run", "own.toml", "--sweep", "training.lr=1e-5,1e-2", "--out", "searched", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "* best on dev: run again with fresh seeds" in done.stdout
+    assert "own-chosen" in done.stdout
+    rows = list(csv.DictReader((place / "searched" / "table.csv").open(newline="")))
+    assert [row["training.lr"] for row in rows][:2] == ["1e-05", "0.01"]
+    assert [row["test_mean"] != "" for row in rows] == [False, False, True]
+
+
+def test_settings_that_would_make_names_lie_are_refused(place: Path) -> None:
+    arguments = ["compare", "data.csv", "--text", "review", "--label", "verdict", "--models", "tiny"]
+    for setting, words in (("tuning.method=full", "--methods"), ("model.name=x", "--models"), ("training=5", "a key")):
+        done = command(*arguments, "--set", setting, "--out", "no", cwd=place)
+        assert done.returncode == 2
+        assert words in done.stderr

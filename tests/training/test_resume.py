@@ -336,8 +336,11 @@ def test_the_thread_count_of_the_first_sitting_is_kept(
     try:
         stop_after(3, recipe, directory, monkeypatch)
         torch.set_num_threads(1)
+        inner, used = runs._fit, []
+        monkeypatch.setattr(runs, "_fit", lambda *a: used.append(torch.get_num_threads()) or inner(*a))
         manifest = execute(recipe, 7, directory, quiet=True)
-        assert torch.get_num_threads() == 2
+        assert used == [2]
+        assert torch.get_num_threads() == 1  # as it was before
     finally:
         torch.set_num_threads(1)
     assert manifest["threads"] == 2

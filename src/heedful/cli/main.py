@@ -53,6 +53,8 @@ def main() -> None:
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
+        if code == 130:  # typer has seen it first
+            raise KeyboardInterrupt
     except RequestError as error:
         _stop(str(error), 2)
     except WorkError as error:

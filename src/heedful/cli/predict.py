@@ -36,6 +36,7 @@ def predict(
     if out is not None and out.suffix not in _FORMATS:
         raise RequestError(f"{out}: the ending must be .tsv, .csv or .jsonl.")
     loaded = load(model)
+    loaded.predict([])  # what it cannot do is said before anything is written
     text, pair, _, said = guess_columns(file, text, pair, None)
     if said:
         print(said, file=sys.stderr)

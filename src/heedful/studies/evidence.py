@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.data.examples import Dataset, Examples
+from heedful.errors import RequestError
 from heedful.evaluation.statistics.order import almost_stochastic_order
 from heedful.evaluation.statistics.paired import paired_bootstrap, permutation_over_examples
 from heedful.evaluation.statistics.size import effect_size, holm, smallest_difference
@@ -45,11 +46,10 @@ def write_examples(folder: Path, dataset: Dataset) -> None:
         if held is None or not len(held):
             continue
         path = folder / f"{split}.jsonl"
-        if not path.exists():
-            part = path.with_name(f".{path.name}")
-            with part.open("w", encoding="utf-8") as file:
-                file.writelines(json.dumps(line) + "\n" for line in _lines(held))
-            part.replace(path)
+        part = path.with_name(f".{path.name}")
+        with part.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in _lines(held))
+        part.replace(path)
 
 
 def _lines(held: Examples) -> list[dict[str, Any]]:
@@ -96,16 +96,23 @@ def _gather(study: Path, runs: Mapping[str, Sequence[str]], split: str, labels: 
     folder = study / "runs"
     return {
         setting: Votes(
-            np.stack([_probabilities(folder / name / "predictions" / f"{split}.tsv", labels) for name in names]), gold_e
+            np.stack([_probabilities(folder / n / "predictions" / f"{split}.tsv", labels, len(gold_e)) for n in names]),
+            gold_e,
         )
         for setting, names in runs.items()
     }
 
 
-def _probabilities(path: Path, labels: Sequence[str]) -> Floats:
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, dialect="excel-tab")
-        return np.array([[float(row[f"p:{label}"]) for label in labels] for row in rows])
+def _probabilities(path: Path, labels: Sequence[str], examples: int) -> Floats:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file, dialect="excel-tab")
+            found = np.array([[float(row[f"p:{label}"]) for label in labels] for row in rows])
+        if found.shape != (examples, len(labels)):
+            raise ValueError
+    except (OSError, ValueError, KeyError, TypeError):
+        raise RequestError(f"{path}: damaged; remove the directory of this run, and run again.") from None
+    return found
 
 
 def evidence(

@@ -85,6 +85,8 @@ def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 def plan_recipe(recipe: Recipe, name: str, seeds: Sequence[int] | None = None) -> StudyPlan:
     """One recipe over its own seeds or over others; with [study], the settings of its search."""
     held = tuple(recipe.seed_list() if seeds is None else seeds)
+    if not held or len(set(held)) != len(held):
+        raise RequestError(f"seeds={list(held)}: name at least one, and each once.")
     setting = SettingPlan(name, recipe.model.name or str(recipe.model.shape), recipe.tuning.method, recipe)
     return _searched((setting,), held, recipe.study)
 

@@ -162,6 +162,8 @@ def _open(directory: Path, described: dict[str, Any]) -> dict[str, Any]:
             raise ValueError
     except (ValueError, OSError):
         raise RequestError(f"{path}: damaged; choose another directory with --out.") from None
+    if not any(directory.glob("runs/*/manifest.json")):
+        return {}  # nothing was begun: the request may have been wrong, and be right now
     if study.get("format") != FORMAT or study.get("settings") != described["settings"]:
         raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
     return study

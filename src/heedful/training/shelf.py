@@ -27,7 +27,7 @@ class Shelf:
         key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
         folder = self.directory / key
         folder.mkdir(parents=True, exist_ok=True)
-        with (self.directory / f"{key}.lock").open("w") as lock:
+        with (self.directory / f"{key}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield folder
 
@@ -50,7 +50,7 @@ class Shelf:
 @contextlib.contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Nobody else is at work in this directory meanwhile; the lock goes with the process, however that ends."""
-    with (directory / ".lock").open("w") as lock:
+    with (directory / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
