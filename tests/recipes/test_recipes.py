@@ -292,3 +292,9 @@ def test_whatever_is_there_is_read_or_refused(content: dict[str, Any]) -> None:
     for extra in (content, {**SMALLEST, **content}, {**SMALLEST, "training": content}, {**SMALLEST, "data": content}):
         with contextlib.suppress(RequestError):
             make_recipe(extra)
+
+
+def test_a_folder_of_its_name_does_not_hide_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tickets-minilm-full").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert read_recipe("tickets-minilm-full").data.name == "tickets"

@@ -58,7 +58,7 @@ def make_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
 
 def _content(source: str | Path) -> tuple[dict[str, Any], str]:
     path = Path(source)
-    if not path.exists() and str(source) in builtin_names():
+    if not path.is_file() and str(source) in builtin_names():
         return tomllib.loads((_folder() / f"{source}.toml").read_text(encoding="utf-8")), f"recipe {source}"
     if not path.is_file():
         near = difflib.get_close_matches(str(source), builtin_names(), 1)

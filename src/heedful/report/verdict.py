@@ -76,7 +76,10 @@ def _tested(row: dict[str, Any]) -> str:
     if p is not None and p <= 0.05:
         return f"The difference is significant ({told}; {how})."
     words = f"The difference is not significant ({told}; {how})"
-    return f"{words}; these seeds could mostly have shown one of {least:.3f}." if least is not None else f"{words}."
+    found = abs(number(table(row, "bootstrap"), "difference") or 0.0)
+    if least is None or least <= found:  # it is the examples, not the seeds, that are too few
+        return f"{words}."
+    return f"{words}; these seeds could mostly have shown one of {least:.3f}."
 
 
 def _against_baseline(c: Comparison, best: Setting) -> str:
