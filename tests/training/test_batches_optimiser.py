@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
-from training_samples import tiny_model
 
 from heedful.training.batches import epoch_batches, padding_share
 from heedful.training.loop import _parts
 from heedful.training.optimiser import lr_factor, make_optimiser, optimiser_tensors, restore_optimiser, scale_of
 from heedful.training.state import Progress, load_state, save_state
+from training_samples import tiny_model
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300)
 

@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from training_samples import DEFAULTS, sentences, tiny_model
 
 from heedful.models.transformer import Transformer
 from heedful.objectives.classify import Loss, average_chunks, balanced_weights, collate, make_items
 from heedful.recipes.schema import TrainingTable, TuningTable
 from heedful.training.loop import Fit
 from heedful.tuning.methods import Frozen, Full, Method, features_of
+from training_samples import DEFAULTS, sentences, tiny_model
 
 CPU = torch.device("cpu")
 NO_DROPOUT = {
