@@ -135,9 +135,7 @@ def test_a_stopped_driver_loses_nothing(
     assert_same_study(directory, reference)
 
 
-def test_a_study_stopped_in_its_first_run_goes_on(
-    recipes: dict[str, Recipe], reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_stopped_in_its_first_run_goes_on(recipes: dict[str, Recipe], reference: Path, tmp_path: Path) -> None:
     def interrupted(tasks: Any, watch: Any) -> Any:
         raise KeyboardInterrupt
 

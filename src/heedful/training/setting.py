@@ -47,7 +47,6 @@ class Setting:
     feature_seconds: float
     """What it took to compute what a frozen body gives, which is nearly all of the cost of training a head; a study
     does it once, and every run that would have had to states it."""
-    epochs: int
     train_lengths: list[int]
     """Of the chunks that the model reads."""
     padding_share: float
@@ -132,7 +131,6 @@ def prepare(recipe: Recipe, seed: int, dataset: Dataset, shelf: Shelf) -> Settin
         fingerprint=origin,
         frozen=frozen,
         feature_seconds=feature_seconds,
-        epochs=table.epochs,
         train_lengths=[n for row in chunk_lengths for n in row],
         padding_share=0.0 if frozen else padding_share(batches, chunk_lengths),
         truncated_share=truncated,
