@@ -27,6 +27,7 @@ def make_run(
     text: str | None = None,
     source: str = "minilm",
     method: str = "full",
+    steps: int = 120,
 ) -> Path:
     """`labels` None: numbers are predicted. `skill` is how far the gold class's logit stands out."""
     (directory / "predictions").mkdir(parents=True)
@@ -45,7 +46,7 @@ def make_run(
     manifest = _manifest(labels, seed, n, splits, seconds, state, name, source, method)
     write_json(directory / "manifest.json", manifest)
     write_json(directory / "metrics.json", metrics)
-    _log(directory, metrics["primary"], skill, seed)
+    _log(directory, metrics["primary"], skill, seed, steps)
     return directory
 
 
@@ -102,12 +103,7 @@ def _manifest(labels, seed, n, splits, seconds, state, name, source, method) -> 
     return {
         "format": 1,
         "heedful": "0.2.0",
-        "recipe": {
-            "model": {"name": source},
-            "data": {"train": "reviews.csv", "text": "review", "label": "stars"},
-            "tuning": {"method": method},
-            "training": {"epochs": 3, "batch_size": 32, "lr": 5e-5, "max_length": 128},
-        },
+        "recipe": recipe(source, method),
         "seed": seed,
         "command": ["heedful", "run", "my recipe.toml", "--seeds", "1"],
         "versions": {"python": "3.11.9", "torch": "2.13.0", "numpy": "2.4.6"},
@@ -124,7 +120,7 @@ def _manifest(labels, seed, n, splits, seconds, state, name, source, method) -> 
         "cost": {
             "training_seconds": seconds,
             "total_seconds": seconds * 1.2,
-            "peak_memory_bytes": 812_000_000,
+            "peak_memory_bytes": (812_000_000 if method == "full" else 455_000_000) + 1_000_000 * seed,
             "gpu_memory_bytes": None,
             "flops": 3.2e13,
             "tokens": 412_000,
@@ -132,6 +128,15 @@ def _manifest(labels, seed, n, splits, seconds, state, name, source, method) -> 
             "truncated_share": 0.072,
         },
         "state": state,
+    }
+
+
+def recipe(source: str, method: str) -> dict[str, Any]:
+    return {
+        "model": {"name": source},
+        "data": {"train": "reviews.csv", "text": "review", "label": "stars"},
+        "tuning": {"method": method},
+        "training": {"epochs": 3, "batch_size": 32, "lr": 5e-5 if method == "full" else 3e-3, "max_length": 128},
     }
 
 
@@ -150,10 +155,10 @@ def data(labels: list[str] | None, n: int, splits: tuple[str, ...], name: str) -
     }
 
 
-def _log(directory: Path, primary: str, skill: float, seed: int) -> None:
+def _log(directory: Path, primary: str, skill: float, seed: int, steps: int) -> None:
     rng = np.random.default_rng(seed)
     lines = []
-    for step in range(1, 121):
+    for step in range(1, steps + 1):
         loss = float(0.2 + 0.5 * np.exp(-step / 30) + 0.03 * rng.normal())
         lines.append({"step": step, "epoch": step / 40, "loss": loss, "lr": 5e-5, "seconds": 0.3, "tokens": 3400})
         if step % 20 == 0:
@@ -173,6 +178,7 @@ def make_study(
     splits: tuple[str, ...] = ("dev", "test"),
     n: int = 300,
     weighed: bool = False,
+    steps: int = 120,
 ) -> Path:
     """`settings` gives each one's skill and seconds; the last `failed` runs have failed and left no files."""
     settings = settings or {
@@ -193,10 +199,14 @@ def make_study(
             skill, seconds = settings[setting]
             folder = directory / "runs" / name
             time = seconds * (1 + 0.05 * seed)
-            source, _, method = setting.partition(" · ")
+            source, method = _parts(setting)
             more: dict[str, Any] = {"text": text, "splits": splits, "n": n, "source": source, "method": method}
+            more["steps"] = steps
             make_run(folder, labels, seed=seed, skill=skill, seconds=time, **more)
-    described = [{"name": s, "model": s.split(" ")[0], "method": s.split(" ")[-1]} for s in settings]
+    described = [
+        {"name": s, "model": _parts(s)[0], "method": _parts(s)[1], "values": {}, "recipe": recipe(*_parts(s))}
+        for s in settings
+    ]
     facts = {
         "format": 1,
         "command": "heedful compare reviews.csv --text review --label stars --seeds 3",
@@ -206,11 +216,17 @@ def make_study(
     }
     write_json(directory / "study.json", facts)
     if weighed:
-        _weigh(directory, facts, labels, splits, n)
+        weigh_study(directory, facts, labels, splits, n)
     return directory
 
 
-def _weigh(directory: Path, facts: dict[str, Any], labels: list[str], splits: tuple[str, ...], n: int) -> None:
+def _parts(setting: str) -> tuple[str, str]:
+    """A setting is called "model · method", and may have more after that."""
+    model, method, *_ = [*setting.split(" · "), ""]
+    return model, method
+
+
+def weigh_study(directory: Path, facts: dict[str, Any], labels: list[str], splits: tuple[str, ...], n: int) -> None:
     """statistics.json, from the gold labels that the runs were drawn with."""
     (directory / "examples").mkdir()
     c = len(labels)

@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing leaves it, nothing complains, every chart is drawn, at both widths."""
+"""The page in a real browser: nothing leaves it, nothing complains, all charts are drawn, all links lead somewhere."""
 
 import os
 import shutil
@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from large_samples import make_comparison, make_search
 from report_samples import make_run, make_study
 
 from heedful.report.run import write_run_report
-from heedful.report.study import write_study_report
+from heedful.report.study import write_reports, write_study_report
 
 pytestmark = pytest.mark.full
 
+Opened = tuple[Any, list[str], list[str]]
 HOSTILE = ["</script><script>window.broken = 1</script>", "<img src=x onerror='window.broken = 2'>", "plain"]
 
 
@@ -36,26 +38,34 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     numbers = make_run(base / "numbers", None)
     for folder in (run, many, numbers):
         write_run_report(folder)
-    study = make_study(base / "study", ["negative", "neutral", "positive"], failed=1)
+    study = make_study(base / "study", ["negative", "neutral", "positive"], failed=1, weighed=True)
+    write_reports(study)
     hostile = make_study(base / "hostile", HOSTILE, settings=dict.fromkeys(HOSTILE[:2], (2.0, 5.0)), seeds=(1, 2))
-    for folder in (study, hostile):
+    large, search = make_comparison(base / "large"), make_search(base / "search")
+    write_run_report(large / "runs" / "setting0-seed1")
+    for folder in (hostile, large, search):
         write_study_report(folder)
-    return {folder.name: folder / "report.html" for folder in (run, many, numbers, study, hostile)}
+    return {folder.name: folder / "report.html" for folder in (run, many, numbers, study, hostile, large, search)}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("name", ["run", "many", "numbers", "study", "hostile"])
-def test_the_page(name: str, width: int, scheme: str, browser: Any, reports: dict[str, Path]) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page = context.new_page()
+def opened(browser: Any, path: Path, width: int, scheme: str = "light") -> Opened:
+    """The page when all is drawn, what it has said to the console, and what it has asked for."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     said: list[str] = []
     asked: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(reports[name].as_uri())
+    page.goto(path.as_uri())
     page.wait_for_selector("html.drawn", timeout=20_000)
+    return page, said, asked
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["run", "many", "numbers", "study", "hostile", "large", "search"])
+def test_the_page(name: str, width: int, scheme: str, browser: Any, reports: dict[str, Path]) -> None:
+    page, said, asked = opened(browser, reports[name], width, scheme)
     assert said == []
     assert [url for url in asked if not url.startswith("data:")] == [reports[name].as_uri()]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -71,25 +81,104 @@ def test_the_page(name: str, width: int, scheme: str, browser: Any, reports: dic
     assert light == (scheme == "dark")
     if folder := os.environ.get("HEEDFUL_SCREENSHOTS"):
         page.screenshot(path=Path(folder) / f"{name}-{width}-{scheme}.png", full_page=True)
-    context.close()
+    page.close()
 
 
-def test_another_setting_can_be_picked(browser: Any, reports: dict[str, Path]) -> None:
-    page = browser.new_page()
-    page.goto(reports["study"].as_uri())
-    page.wait_for_selector("html.drawn")
-    counts = "[...document.querySelectorAll('#chart-confusion .mark-text text')].map(t => t.textContent).join()"
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["study", "large", "search"])
+def test_every_link_leads_to_its_section(name: str, width: int, browser: Any, reports: dict[str, Path]) -> None:
+    page, said, _ = opened(browser, reports[name], width)
+    links = page.locator("nav a")
+    titles = links.all_text_contents()
+    assert len(titles) >= 10
+    for i, title in enumerate(titles):
+        page.evaluate("window.scrollTo(0, 0)")
+        links.nth(i).click()
+        section = page.evaluate("document.querySelector(location.hash).querySelector('h2').textContent")
+        assert section == title
+        place = page.evaluate("document.querySelector(location.hash).getBoundingClientRect().top")
+        at_the_end = page.evaluate("innerHeight + scrollY >= document.documentElement.scrollHeight - 2")
+        assert 0 <= place < 900 if at_the_end else abs(place) < 2
+    assert said == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["study", "large", "search"])
+def test_every_fold_opens(name: str, width: int, browser: Any, reports: dict[str, Path]) -> None:
+    page, said, _ = opened(browser, reports[name], width)
+    folds = page.locator("details")
+    assert folds.count() >= 6
+    assert page.locator("details[open]").count() == 0
+    for i in range(folds.count()):
+        closed = folds.nth(i).bounding_box()["height"]
+        folds.nth(i).locator("> summary").click()
+        assert folds.nth(i).bounding_box()["height"] > closed + 30
+    assert page.locator("details[open]").count() == folds.count()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert said == []
+    page.close()
+
+
+SHOWN = "(e => [...e.querySelectorAll('figure')].filter(f => getComputedStyle(f).visibility === 'visible')"
+SHOWN += ".map(f => f.querySelector('svg').innerHTML).join())"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["study", "large"])
+def test_every_choice_changes_its_chart(name: str, width: int, browser: Any, reports: dict[str, Path]) -> None:
+    page, said, _ = opened(browser, reports[name], width)
+    assert page.locator("select").count() == 3
+    for part in ("cost", "confusions", "calibration"):
+        section = page.locator(f"#{part}")
+        choice = section.locator("select")
+        options = choice.locator("option").all_text_contents()
+        assert len(options) >= 3
+        for option in options[1:4]:
+            before = section.evaluate(SHOWN)
+            choice.select_option(option)
+            page.wait_for_function(f"([e, before]) => {SHOWN}(e) !== before", arg=[section.element_handle(), before])
+        assert section.locator("svg:visible").count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert said == []
+    page.close()
+
+
+def test_another_setting_is_the_one_that_was_picked(browser: Any, reports: dict[str, Path]) -> None:
+    page, _, _ = opened(browser, reports["study"], 1280)
+    counts = (
+        "[...document.querySelectorAll('#chart-confusion .mark-text.role-mark text')].map(t => t.textContent).join()"
+    )
     before = page.evaluate(counts)
     page.locator("#confusions select").select_option("minilm · frozen")
     page.wait_for_function(f"{counts} !== '{before}'")
-    assert len(page.evaluate(counts).split(",")) >= 9
+    page.get_by_text("minilm · frozen as a table").click()
+    cells = page.locator("#confusions details[open] td").all_text_contents()
+    assert page.evaluate(counts).split(",") == cells
+    page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_run_is_a_click_away(width: int, browser: Any, reports: dict[str, Path]) -> None:
+    page, said, asked = opened(browser, reports["study"], width)
+    links = page.locator("#runs a")
+    assert links.count() == 8  # the ninth run has failed
+    for i in (0, 7):
+        name = links.nth(i).text_content()
+        links.nth(i).click()
+        page.wait_for_selector("html.drawn")
+        assert page.locator("h1").text_content() == "A run on reviews"
+        assert page.locator(".subtitle").text_content().endswith(f"seed {name[-1]}")
+        assert page.url == (reports["study"].parent / "runs" / name / "report.html").as_uri()
+        page.go_back()
+        page.wait_for_selector("html.drawn")
+    assert said == []
+    assert all(url.startswith(("data:", reports["study"].parent.as_uri())) for url in asked)
     page.close()
 
 
 def test_a_hostile_tooltip_is_text(browser: Any, reports: dict[str, Path]) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.goto(reports["hostile"].as_uri())
-    page.wait_for_selector("html.drawn")
+    page, _, _ = opened(browser, reports["hostile"], 1280)
     page.locator("#chart-confusion .mark-rect path").first.hover(force=True)
     tip = page.wait_for_selector("#vg-tooltip-element.visible", timeout=5_000)
     assert "<script>" in tip.text_content()
@@ -98,11 +187,18 @@ def test_a_hostile_tooltip_is_text(browser: Any, reports: dict[str, Path]) -> No
     page.close()
 
 
-def test_paper_is_light_even_from_a_dark_screen(browser: Any, reports: dict[str, Path]) -> None:
-    page = browser.new_page(color_scheme="dark", viewport={"width": 700, "height": 900})
-    page.goto(reports["study"].as_uri())
-    page.wait_for_selector("html.drawn")
+def test_paper_is_light_and_whole_even_from_a_dark_screen(browser: Any, reports: dict[str, Path]) -> None:
+    page, said, _ = opened(browser, reports["study"], 700, "dark")
+    assert page.locator("#cost figure:visible").count() == 1
+    page.evaluate(
+        "addEventListener('beforeprint', () => (window.shut = document.querySelectorAll('details:not([open])').length))"
+    )
+    page.pdf()
+    assert page.evaluate("window.shut") == 0
+    assert page.locator("details[open]").count() == 0  # as it was before
     page.emulate_media(media="print")
+    assert page.locator("#cost figure:visible").count() == 3
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(34, 38, 43)"
     assert page.evaluate("document.documentElement.scrollWidth") <= 700
+    assert said == []
     page.close()

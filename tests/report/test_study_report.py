@@ -2,6 +2,8 @@
 
 import html
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,9 @@ def test_the_table_is_the_runs(study: Path) -> None:
     assert row[1] == f"{s['mean']:.4f} ± {s['std']:.4f}"
     assert row[2] == "3"
     assert row[3] == f"{s['low']:.4f} to {s['high']:.4f}"
-    assert row[4].replace("\N{NO-BREAK SPACE}", " ") == ", ".join(f"{k}: {v:.4f}" for k, v in zip((1, 2, 3), scores))  # noqa: B905
-    assert f"| {row[1]} | 3 | {row[3]} | {row[4]} |".replace("\N{NO-BREAK SPACE}", " ") in text
+    assert row[7].replace("\N{NO-BREAK SPACE}", " ") == ", ".join(f"{k}: {v:.4f}" for k, v in zip((1, 2, 3), scores))  # noqa: B905
+    assert row[5:7] == ["22,713,216", "815.0 MB"]
+    assert f"| 3 | {' | '.join(row[3:])} |".replace("\N{NO-BREAK SPACE}", " ") in text
     baseline = metrics_of(study, 1)[0]["baselines"]["tfidf"]["test"]["accuracy"]
     assert f"| *TF-IDF and a linear model* | {baseline:.4f} | 1 |" in text
 
@@ -63,7 +66,8 @@ def test_each_setting_has_its_confusions_summed(study: Path) -> None:
     assert next(c["n"] for c in cells if (c["gold"], c["predicted"]) == ("negative", "neutral")) == total
     assert spec["params"][0]["bind"]["options"] == ["minilm · full", "bert-mini · full", "minilm · frozen"]
     pictures = {p.stem for p in (study / "report").glob("*.png")}
-    assert {"confusion-1", "confusion-2", "confusion-3", "reliability-1", "score-cost", "learning"} <= pictures
+    assert {"confusion-1", "confusion-2", "confusion-3", "reliability-1", "learning"} <= pictures
+    assert {"score-time", "score-memory", "score-parameters"} <= pictures
 
 
 def test_pooled_bins_weigh_by_count(study: Path) -> None:
@@ -136,7 +140,7 @@ def test_one_seed_concludes_little(tmp_path: Path) -> None:
     assert "interval" not in words
     assert leaders(c) == set()
     text = markdown.render(study_report(read_study(tmp_path)), "report")
-    assert "| 1 | – | 1: 0." in text
+    assert re.search(r"\| 1 \| – \| .* \| 1: 0\.", text)
     assert " ± – | 1 |" in text
     assert "labelled wrongly" not in text
 
@@ -155,6 +159,17 @@ def test_a_baseline_inside_the_interval(tmp_path: Path) -> None:
         assert run is not None
         run.metrics["splits"]["test"]["accuracy"] = value
     assert "inside the interval of x: these runs do not show that it beats the baseline" in verdict(compare(study))
+
+
+def test_a_baseline_that_was_tested_against(tmp_path: Path) -> None:
+    make_study(tmp_path, THREE, settings={"x": (4.0, 5.0)})
+    row = {"a": "x", "b": "tfidf", "p_corrected": 0.4, "bootstrap": {"difference": 0.01}}
+    study = replace(read_study(tmp_path), statistics={"split": "test", "comparisons": [row]})
+    words = verdict(compare(study))
+    assert "The strongest baseline, TF-IDF and a linear model, reaches" in words
+    assert "The difference is not significant (p = 0.400; paired bootstrap" in words
+    text = markdown.render(study_report(study), "report")
+    assert re.search(r"\| TF-IDF and a linear model \| \\?\+0\.010 \|", text)
 
 
 def test_hidden_test_is_judged_on_dev(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ PALETTE = [ACCENT, SECOND, "#2f9e77", "#b15bb5", "#c94f4f", "#8f8f2e", "#2aa5b8"
 INK = "#22262b"
 PNG_WIDTH = 640
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif'
+WIDE = 20
+"""How many times the smallest the largest cost is before an axis is logarithmic."""
 MOST_COUNTS = 16
 """Classes up to which a confusion matrix has its counts written in."""
 
@@ -62,17 +64,12 @@ def bands(rows: Rows, title: str, settings: Sequence[str], baseline: tuple[str, 
 
 def confusion(rows: Rows, labels: Sequence[str], choice: Sequence[str] = ()) -> Chart:
     """Rows of gold, predicted, n, share (of the gold class), and setting where `choice` offers settings to pick."""
-    base = alt.Chart(_data(rows), height=max(160, min(26, 900 // len(labels)) * len(labels)))
-    if choice:
-        pick = alt.param(
-            name="setting_shown", value=choice[0], bind=alt.binding_select(options=list(choice), name="Setting ")
-        )
-        base = base.add_params(pick).transform_filter("datum.setting === setting_shown")
+    base = _picked(alt.Chart(_data(rows), height=max(160, min(26, 900 // len(labels)) * len(labels))), choice)
     few = len(labels) <= MOST_COUNTS
     angle = 0 if len(labels) * max(len(label) for label in labels) <= 36 else -40 if few else -90
     font = 11 if len(labels) <= 24 else 8
     axis: dict[str, Any] = {"labelLimit": 110, "labelFontSize": font, "ticks": False, "domain": False, "grid": False}
-    axis["labelOverlap"] = "greedy"
+    axis["labelOverlap"] = False if few else "greedy"  # it takes slanting labels for their bounding boxes
     base = base.encode(
         x=alt.X("predicted:N", sort=list(labels), title="predicted", axis=alt.Axis(labelAngle=angle, **axis)),
         y=alt.Y("gold:N", sort=list(labels), title="gold", axis=alt.Axis(**axis)),
@@ -88,12 +85,7 @@ def confusion(rows: Rows, labels: Sequence[str], choice: Sequence[str] = ()) -> 
 
 def reliability(rows: Rows, choice: Sequence[str] = ()) -> Chart:
     """Rows of low, high, confidence, accuracy, n, and setting where `choice` offers settings to pick."""
-    base = alt.Chart(_data(rows), height=300)
-    if choice:
-        pick = alt.param(
-            name="setting_shown", value=choice[0], bind=alt.binding_select(options=list(choice), name="Setting ")
-        )
-        base = base.add_params(pick).transform_filter("datum.setting === setting_shown")
+    base = _picked(alt.Chart(_data(rows), height=300), choice)
     unit = alt.Scale(domain=[0, 1])
     bars = base.mark_rect(color=ACCENT, opacity=0.22, stroke=ACCENT, strokeWidth=0.5).encode(
         x=alt.X("low:Q", scale=unit, title="confidence", axis=alt.Axis(tickCount=5)),
@@ -117,30 +109,56 @@ def reliability(rows: Rows, choice: Sequence[str] = ()) -> Chart:
 
 
 def score_against_cost(
-    seeds: Rows, means: Rows, title: str, settings: Sequence[str], baseline: tuple[str, float] | None
+    seeds: Rows, means: Rows, title: str, cost: alt.X, groups: Sequence[str], baseline: tuple[str, float] | None
 ) -> Chart:
-    """Every seed as a small dot (setting, seed, seconds, score), each mean as a large one with its interval."""
-    seconds = alt.X(
-        "seconds:Q",
-        title="training time in seconds, logarithmic",
-        scale=alt.Scale(type="log", nice=False, padding=24),
-        axis=alt.Axis(tickCount=5, format="~s"),
+    """Every seed as a small dot (setting, group, seed, cost, told, score), each mean as a large one with its interval
+    (low, high). `told` is the cost in words; a group after those that have a colour is grey."""
+    colour = alt.Color("group:N", scale=alt.Scale(domain=list(groups), range=[*PALETTE, QUIET][: len(groups)]))
+    small = alt.Chart(_data(seeds), height=280).mark_circle(size=30, opacity=0.45)
+    small = small.encode(
+        x=cost, y=_number("score", title), color=colour, tooltip=_tips("setting", "seed", "told", "score")
     )
-    small = (
-        alt.Chart(_data(seeds), height=280)
-        .mark_circle(size=30, opacity=0.45)
-        .encode(
-            x=seconds,
-            y=_number("score", title),
-            color=_by_setting(settings),
-            tooltip=_tips("setting", "seed", "seconds", "score"),
-        )
-    )
-    base = alt.Chart(_data(means)).encode(x=seconds, color=_by_setting(settings))
-    tips = _tips("setting", "seconds", "score", "low", "high", "seeds")
+    base = alt.Chart(_data(means)).encode(x=cost, color=colour)
+    tips = _tips("setting", "told", "score", "low", "high", "seeds")
     bars = base.mark_rule(strokeWidth=1.6).encode(y=_number("low", title), y2="high:Q", tooltip=tips)
     large = base.mark_point(filled=True, size=120, opacity=1).encode(y=_number("score", title), tooltip=tips)
     return alt.layer(small, bars, large, *(_baseline(*baseline) if baseline else ()))
+
+
+def cost_axis(title: str, smallest: float, largest: float, form: str = ",~r") -> alt.X:
+    """Logarithmic where the costs span more than a factor of `WIDE`; from zero where they span more than two."""
+    axis: dict[str, Any] = {"format": form, "labelOverlap": True}
+    if 0 < WIDE * smallest < largest:
+        powers = range(math.floor(math.log10(smallest)), math.ceil(math.log10(largest)) + 1)
+        steps = (1, 3) if len(powers) <= 4 else (1,)
+        axis["values"] = [step * 10.0**power for power in powers for step in steps]  # of its own it rules every digit
+        scale, title = alt.Scale(type="log", nice=False, padding=24), f"{title}, logarithmic"
+    else:
+        axis["tickCount"] = 5
+        scale = alt.Scale(zero=2 * smallest < largest, nice=True)
+    return alt.X("cost:Q", title=title, scale=scale, axis=alt.Axis(**axis))
+
+
+def size_curve(seeds: Rows, lines: Rows, tfidf: Rows, title: str, settings: Sequence[str]) -> Chart:
+    """Seeds as dots (setting, rows, score), fitted curves as lines with low and high at their ends, TF-IDF dashed."""
+    rows = alt.X(
+        "rows:Q",
+        title="training rows, logarithmic",
+        scale=alt.Scale(type="log", nice=False, padding=16),
+        axis=alt.Axis(tickCount=6, format="~s"),
+    )
+    colour = _by_setting(settings)
+    dots = (
+        alt.Chart(_data(seeds), height=280)
+        .mark_circle(size=34, opacity=0.7)
+        .encode(x=rows, y=_number("score", title), color=colour, tooltip=_tips("setting", "rows", "score"))
+    )
+    fitted = alt.Chart(_data(lines)).encode(x=rows, color=colour)
+    line = fitted.mark_line(strokeWidth=1.5).encode(y=_number("score", title))
+    bars = fitted.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
+    bars = bars.encode(y=_number("low", title), y2="high:Q", tooltip=_tips("setting", "rows", "score", "low", "high"))
+    theirs = alt.Chart(_data(tfidf)).mark_line(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5, point={"color": QUIET})
+    return alt.layer(dots, line, bars, theirs.encode(x=rows, y=_number("score", title)))
 
 
 def class_bars(rows: Rows, labels: Sequence[str]) -> Chart:
@@ -195,7 +213,7 @@ def _vega_lite() -> str:
 
 
 def _specification(chart: Chart, width: int | str, ink: str) -> dict[str, Any]:
-    spec: dict[str, Any] = chart.to_dict()
+    spec: dict[str, Any] = chart.to_dict(validate=False)  # the tests do; it takes as long as all the rest
     spec.pop("$schema", None)
     quiet = {"gridColor": ink, "gridOpacity": 0.12, "domainColor": ink, "domainOpacity": 0.35, "tickOpacity": 0.35}
     text = {"labelColor": ink, "titleColor": ink, "titleFontWeight": "normal", "titleOpacity": 0.8}
@@ -234,6 +252,15 @@ def _data(rows: Rows) -> alt.InlineData:
     return alt.InlineData(values=[dict(r) for r in rows])
 
 
+def _picked(chart: alt.Chart, choice: Sequence[str]) -> alt.Chart:
+    """The rows of one setting at a time; of a single one there is nothing to pick."""
+    if len(choice) < 2:
+        return chart
+    bound = alt.binding_select(options=list(choice), name="Setting ")
+    pick = alt.param(name="setting_shown", value=choice[0], bind=bound)
+    return chart.add_params(pick).transform_filter("datum.setting === setting_shown")
+
+
 def _number(name: str, title: str) -> Any:
     channel = alt.X if name in ("step", "epoch") else alt.Y
     return channel(f"{name}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
@@ -245,8 +272,11 @@ def _by_setting(settings: Sequence[str]) -> alt.Color:
 
 
 def _tips(*names: str) -> list[alt.Tooltip]:
-    words = {"setting", "gold", "predicted", "label", "seed"}
-    return [alt.Tooltip(f"{n}:N") if n in words else alt.Tooltip(f"{n}:Q", format=".4~r") for n in names]
+    words = {"setting": "setting", "gold": "gold", "predicted": "predicted", "label": "label", "seed": "seed"}
+    words["told"] = "cost"
+    return [
+        alt.Tooltip(f"{n}:N", title=words[n]) if n in words else alt.Tooltip(f"{n}:Q", format=".4~r") for n in names
+    ]
 
 
 def _baseline(name: str, value: float) -> list[alt.Chart]:

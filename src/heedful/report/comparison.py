@@ -9,6 +9,11 @@ from heedful.report.files import Run, Study, number, records, table
 from heedful.report.run_sections import judged_split, primary_of
 from heedful.report.words import higher_is_better
 
+MOST_DRAWN = 8
+"""Settings that a chart tells apart: as many as the palette has colours."""
+MOST_STILLS = 6
+"""Settings that have a picture and a table of their own on paper, where the page has a choice of all."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -49,10 +54,16 @@ class Comparison:
         """The settings that have a judged score."""
         return [s for s in self.settings if self.split and s.summary(self.split, self.metric)["n"]]
 
+    @property
+    def drawn(self) -> list[Setting]:
+        """The best of them, each with a colour of its own."""
+        return self.scored[:MOST_DRAWN]
+
     def baselines(self, split: str, metric: str) -> dict[str, dict[str, Any]]:
         """Each baseline's summary over the seeds; one value where it is the same for every seed, n 0 if undefined."""
         by_name: dict[str, dict[str, float]] = {}
-        for run in self.runs:
+        most = max((_rows(run) for run in self.runs), default=0.0)  # of a learning curve, the baselines with all rows
+        for run in [run for run in self.runs if _rows(run) == most]:
             for name, b in run.baselines().items():
                 values = by_name.setdefault(name, {}) if table(b, split) else {}
                 value = number(table(b, split), metric)
@@ -119,3 +130,7 @@ def _ranked(settings: Sequence[Setting], split: str | None, metric: str) -> list
         return (mean is None, 0.0 if mean is None else sign * mean)
 
     return sorted(settings, key=place)
+
+
+def _rows(run: Run) -> float:
+    return number(table(table(run.manifest, "data"), "sizes"), "train") or 0.0

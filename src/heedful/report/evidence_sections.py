@@ -4,10 +4,15 @@ from typing import Any
 
 from heedful.report.comparison import Comparison
 from heedful.report.files import number, records, table
-from heedful.report.pieces import Block, Column, Fold, Prose, Row, Section, Table
+from heedful.report.pieces import Block, Column, Fold, Prose, Row, Section, Table, in_short
 from heedful.report.pieces import section as make_section
 from heedful.report.sections import error_table
-from heedful.report.words import NOTHING, figure, plain
+from heedful.report.words import NOTHING, baseline_title, figure, plain
+
+MOST_TOLD = 10
+"""Comparisons that are told in words."""
+MOST_WARNINGS = 3
+"""Settings with failed runs that are named one by one in the open."""
 
 
 def tests(c: Comparison) -> Section | None:
@@ -28,7 +33,7 @@ def tests(c: Comparison) -> Section | None:
         boot, effect, least = table(row, "bootstrap"), table(row, "effect"), table(row, "detectable")
         interval = f"{_signed(boot, 'low')} … {_signed(boot, 'high')}"
         cells = (
-            plain(row.get("b")),
+            baseline_title(plain(row.get("b"))),
             _signed(boot, "difference"),
             interval,
             _p(number(row, "p_corrected")),
@@ -43,13 +48,16 @@ def tests(c: Comparison) -> Section | None:
         "standard deviations of a seed; the last column is the true difference that so many seeds would show in 80 % "
         "of studies. Shaded: significant at 0.05."
     )
-    told = [Prose(_sentences(row)) for row in rows[:10]]
-    blocks: list[Block] = [Table(f"{best} against the others", columns, tuple(made)), Prose(note, "note")]
+    told = [Prose(_sentences(row)) for row in rows[:MOST_TOLD]]
+    if len(rows) > MOST_TOLD:
+        told.append(Prose(f"The other {len(rows) - MOST_TOLD} comparisons are told in statistics.json.", "note"))
+    whole = Table(f"{best} against the others", columns, tuple(made))
+    blocks: list[Block] = [*in_short(whole, "comparisons"), Prose(note, "note")]
     return make_section("tests", "Is the difference real?", [*blocks, Fold("In words", tuple(told))])
 
 
 def _sentences(row: dict[str, Any]) -> str:
-    a, b = plain(row.get("a")), plain(row.get("b"))
+    a, b = plain(row.get("a")), baseline_title(plain(row.get("b")))
     parts = [table(row, key).get("sentence") for key in ("bootstrap", "permutation", "order", "effect", "detectable")]
     return f"A is {a}, B is {b}. " + " ".join(str(p) for p in parts if p)
 
@@ -66,12 +74,17 @@ def stability(c: Comparison) -> Section | None:
         failed = table(table(settings, name), "failed")
         if failed.get("failed"):
             words.append(Prose(f"{name}: {plain(failed.get('sentence'))}", "warning"))
+    rest = tuple(words[MOST_WARNINGS:])
+    warnings: list[Block] = [*words[:MOST_WARNINGS]]
+    if rest:
+        more = f"{len(rest)} more {'setting has' if len(rest) == 1 else 'settings have'} runs that failed"
+        warnings.append(Fold(more, rest))
     if not rows:
-        return make_section("stability", "Stability", words)
+        return make_section("stability", "Stability", warnings)
     titles = ("all seeds right", "some", "none", "two seeds agree")
     columns = (Column("setting"), *(Column(t, numeric=True) for t in titles))
     made = Table(f"How the examples of {c.split} hang on the seed", columns, tuple(rows))
-    return make_section("stability", "Stability", [made, *words])
+    return make_section("stability", "Stability", [*in_short(made, "settings"), *warnings])
 
 
 def abstention(c: Comparison) -> Section | None:
@@ -105,9 +118,10 @@ def doubtful(c: Comparison) -> Section | None:
         for e in records(found, "seeds_disagree")
     ]
     split = error_table("Examples on which the seeds disagree, the closest first", unsure)
+    agreed = error_table("All seeds against the label, the surest first", wrong, [("mean probability", "sure")])
     blocks: list[Block | None] = [
         Prose(plain(found.get("sentence"))),
-        error_table("All seeds against the label, the surest first", wrong, [("mean probability", "sure")]),
+        *(in_short(agreed, "examples") if agreed else []),
         Fold("Examples on which the seeds disagree", (split,)) if split else None,
     ]
     return make_section("errors", "Hard, or labelled wrongly", blocks)

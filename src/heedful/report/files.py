@@ -68,11 +68,17 @@ def kind_of(directory: Path) -> str:
     raise RequestError(f"{directory} is neither a run nor a study: it has no manifest.json and no study.json.")
 
 
+def study_of(run: Path) -> Path | None:
+    """The study in whose directory this run lies; None for a run that stands alone."""
+    folder = run.absolute().parent
+    return folder.parent if folder.name == "runs" and (folder.parent / "study.json").is_file() else None
+
+
 def read_run(directory: Path) -> Run:
     manifest = _read_object(directory / "manifest.json")
     _check_format(manifest, directory / "manifest.json")
     metrics = _read_object(directory / "metrics.json") if (directory / "metrics.json").exists() else {}
-    return Run(directory, manifest, metrics, _read_log(directory / "log.jsonl"))
+    return Run(directory, manifest, metrics, read_lines(directory / "log.jsonl"))
 
 
 def read_study(directory: Path) -> Study:
@@ -88,6 +94,18 @@ def read_study(directory: Path) -> Study:
         runs.append((entry, read_run(folder) if (folder / "manifest.json").exists() else None))
     path = directory / "statistics.json"
     return Study(directory, facts, runs, _read_object(path) if path.exists() else {})
+
+
+def begun(study: Study) -> list[tuple[dict[str, Any], Run]]:
+    """The runs that have files: those that study.json names, then those under way, which it will name at their end."""
+    found = [(entry, run) for entry, run in study.runs if run is not None]
+    known = {str(entry.get("name")) for entry, _ in study.runs}
+    for path in sorted((study.directory / "runs").glob("*/manifest.json")):
+        name = path.parent.name
+        if name not in known:
+            run = read_run(path.parent)
+            found.append(({"name": name, "setting": name.rpartition("-seed")[0], "state": "running"}, run))
+    return found
 
 
 def table(facts: dict[str, Any], key: str) -> dict[str, Any]:
@@ -126,8 +144,8 @@ def _read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def _read_log(path: Path) -> list[dict[str, Any]]:
-    """Every whole line; the last may be torn, since a run can be killed while it writes."""
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Every whole line of a .jsonl file; the last may be torn, since a run can be killed while it writes."""
     if not path.exists():
         return []
     found = []

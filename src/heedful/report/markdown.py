@@ -2,10 +2,11 @@
 
 import re
 
-from heedful.report.pieces import Block, Cards, Cell, Code, Facts, Figure, Fold, Link, Prose, Report, Table
+from heedful.report.pieces import Block, Cards, Cell, Choice, Code, Facts, Figure, Fold, Link, Prose, Report, Table
 
 
-def render(report: Report, pictures: str) -> str:
+def render(report: Report, pictures: str | None) -> str:
+    """`pictures` is the folder of the PNGs; None if there are none, and the page alone has the charts."""
     lines = [f"# {escape(report.title)}", "", escape(report.subtitle), ""]
     lines += _blocks(report.opening, pictures)
     for section in report.sections:
@@ -24,11 +25,11 @@ def escape(text: str) -> str:
     return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", text)
 
 
-def _blocks(blocks: tuple[Block, ...], pictures: str) -> list[str]:
+def _blocks(blocks: tuple[Block, ...], pictures: str | None) -> list[str]:
     return [line for block in blocks for line in _block(block, pictures)]
 
 
-def _block(block: Block, pictures: str) -> list[str]:
+def _block(block: Block, pictures: str | None) -> list[str]:
     match block:
         case Prose(text, role):
             mark = {"warning": "**Note.** ", "note": ""}.get(role, "")
@@ -37,9 +38,13 @@ def _block(block: Block, pictures: str) -> list[str]:
             return [f"- {escape(what)}: **{escape(value)}**{_remark(note)}" for what, value, note in items] + [""]
         case Table():
             return _table(block)
+        case Figure(_, caption) if pictures is None:
+            return [f"*In report.html: {escape(caption)}*", ""]
         case Figure(name, caption, chart, stills):
             pairs = [(stem, words) for stem, words, _ in stills or ((name, caption, chart),)]
             return [line for stem, words in pairs for line in (f"![{escape(words)}]({pictures}/{stem}.png)", "")]
+        case Choice(_, figures):
+            return _blocks(tuple(figure for _, figure in figures), pictures)
         case Facts(pairs):
             return [f"- {escape(name)}: {escape(value)}" for name, value in pairs] + [""]
         case Code(text):

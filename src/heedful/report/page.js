@@ -9,6 +9,12 @@
     return vegaEmbed(place, specs[place.dataset.chart], { ...options, bind: choices });
   });
   Promise.all(drawn).then(() => document.documentElement.classList.add("drawn"));
+  for (const place of document.querySelectorAll(".choice")) {
+    const figures = place.querySelectorAll("figure");
+    place.querySelector("select").addEventListener("change", (event) => {
+      figures.forEach((figure, i) => figure.classList.toggle("shown", i === event.target.selectedIndex));
+    });
+  }
   let opened = [];
   window.addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details:not([open])")];

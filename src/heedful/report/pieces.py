@@ -5,11 +5,14 @@ Both forms of a report are drawn from the same pieces, so that no figure can dif
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from heedful.report.charts import Chart
+
+MOST_ROWS = 12
+"""Rows of a table that stand open; more are folded away."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,16 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Figures of which the screen shows one at a time, and paper all."""
+
+    kind: ClassVar[str] = "choice"
+    label: str
+    figures: tuple[tuple[str, Figure], ...]
+    """Each with the words by which it is picked; the first is shown at first."""
+
+
+@dataclass(frozen=True)
 class Facts:
     kind: ClassVar[str] = "facts"
     pairs: tuple[tuple[str, str], ...]
@@ -93,7 +106,7 @@ class Fold:
     blocks: tuple["Block", ...]
 
 
-Block = Prose | Cards | Table | Figure | Facts | Code | Fold
+Block = Prose | Cards | Table | Figure | Choice | Facts | Code | Fold
 
 
 @dataclass(frozen=True)
@@ -122,6 +135,17 @@ def section(name: str, title: str, blocks: Iterable[Block | None]) -> Section | 
     return Section(name, title, kept) if kept else None
 
 
+def in_short(whole: Table, what: str) -> list[Block]:
+    """A table whose rows after the first `MOST_ROWS` are folded away; baselines stay in sight."""
+    plain = [row for row in whole.rows if row.role != "baseline"]
+    if len(plain) <= MOST_ROWS + 3:  # a fold for a row or two would hide more than it saves
+        return [whole]
+    hidden = plain[MOST_ROWS:]
+    first = replace(whole, rows=(*plain[:MOST_ROWS], *(row for row in whole.rows if row.role == "baseline")))
+    rest = replace(whole, caption=f"{whole.caption}, continued", rows=tuple(hidden))
+    return [first, Fold(f"The other {len(hidden)} {what}", (rest,))]
+
+
 def facts(pairs: Iterable[tuple[str, str]]) -> Facts | None:
     """The facts that are known: a dash is left out."""
     kept = tuple((name, value) for name, value in pairs if value not in ("", "–"))
@@ -132,5 +156,7 @@ def _unfolded(blocks: Iterable[Block]) -> Iterable[Block]:
     for block in blocks:
         if isinstance(block, Fold):
             yield from _unfolded(block.blocks)
+        elif isinstance(block, Choice):
+            yield from (figure for _, figure in block.figures)
         else:
             yield block

@@ -4,9 +4,9 @@ from typing import Any
 
 from heedful.evaluation.spread import summarise
 from heedful.report import charts
-from heedful.report.comparison import Comparison, Setting
+from heedful.report.comparison import MOST_STILLS, Comparison, Setting
 from heedful.report.files import number, table
-from heedful.report.pieces import Block, Column, Figure, Row, Section, Table
+from heedful.report.pieces import Block, Column, Figure, Row, Section, Table, in_short
 from heedful.report.pieces import section as make_section
 from heedful.report.sections import (
     confusion_of,
@@ -41,14 +41,14 @@ def confusions(c: Comparison) -> Section | None:
     rows = [row for name, matrix in found for row in confusion_rows(labels, matrix, setting=name)]
     stills = tuple(
         (f"confusion-{i}", f"Confusions of {name} on {c.split}.", charts.confusion(confusion_rows(labels, m), labels))
-        for i, (name, m) in enumerate(found, start=1)
+        for i, (name, m) in enumerate(found[:MOST_STILLS], start=1)
     )
     caption = (
         f"Confusions on {c.split}, summed over the seeds of a setting: rows are the gold classes, the shade is the "
         "share of the row."
     )
     blocks: list[Block | None] = [Figure("confusion", caption, charts.confusion(rows, labels, names), stills)]
-    blocks += [confusion_table(f"{name} as a table", labels, matrix) for name, matrix in found]
+    blocks += [confusion_table(f"{name} as a table", labels, matrix) for name, matrix in found[:MOST_STILLS]]
     return make_section("confusions", "Confusions", blocks)
 
 
@@ -68,8 +68,9 @@ def calibration(c: Comparison) -> Section | None:
         if pooled:
             names.append(s.name)
             rows += [{**row, "setting": s.name} for row in pooled]
-            words = f"Confidence and the share that is right, {s.name}, on {c.split}."
-            stills.append((f"reliability-{len(names)}", words, charts.reliability(pooled)))
+            if len(names) <= MOST_STILLS:
+                words = f"Confidence and the share that is right, {s.name}, on {c.split}."
+                stills.append((f"reliability-{len(names)}", words, charts.reliability(pooled)))
     for name, summary in c.baselines(c.split, "ece").items():
         if name == "tfidf" and summary["n"]:  # the others have no confidence to speak of
             theirs = c.baselines(c.split, "log_loss").get(name)
@@ -79,7 +80,8 @@ def calibration(c: Comparison) -> Section | None:
         return None
     titles = ("calibration error", "log-loss", "temperature")
     columns = (Column("setting"), *(Column(t, numeric=True) for t in titles), Column("n", numeric=True))
-    blocks: list[Block] = [Table(f"Calibration on {c.split}, mean ± standard deviation", columns, tuple(lines))]
+    whole = Table(f"Calibration on {c.split}, mean ± standard deviation", columns, tuple(lines))
+    blocks: list[Block] = in_short(whole, "settings")
     if rows:
         caption = (
             f"Confidence against the share that is right, on {c.split}, seeds pooled. On the dashed line confidence "

@@ -1,17 +1,19 @@
 """The sections of a study's report: each reads the comparison and says one thing, or is None."""
 
 from typing import Any
-from urllib.parse import quote
 
 from heedful.evaluation.spread import summarise
 from heedful.report import charts
 from heedful.report.comparison import Comparison, Setting, compare, overlap, score
+from heedful.report.cost_section import against_cost, baseline_line, trainable
+from heedful.report.curve_section import more_labels
 from heedful.report.evidence_sections import abstention, doubtful, stability, tests
-from heedful.report.files import Study, number, records, table
-from heedful.report.pieces import Block, Cards, Cell, Column, Figure, Fold, Link, Prose, Report, Row, Section, Table
+from heedful.report.files import Study, number, table
+from heedful.report.pieces import Block, Cards, Column, Figure, Fold, Prose, Report, Row, Section, Table, in_short
 from heedful.report.pieces import section as make_section
+from heedful.report.record_sections import repeat, runs, search, tried
 from heedful.report.run_sections import dev_points
-from heedful.report.sections import about_data, command_line, repeat_blocks
+from heedful.report.sections import about_data
 from heedful.report.study_details import calibration, confusions
 from heedful.report.verdict import verdict
 from heedful.report.words import (
@@ -29,7 +31,6 @@ from heedful.report.words import (
     several,
     size,
 )
-from heedful.studies.table import printed
 
 
 def study_report(study: Study) -> Report:
@@ -37,11 +38,21 @@ def study_report(study: Study) -> Report:
     c = compare(study)
     data = table(study.facts, "data")
     name = plain(data.get("name")) if data.get("name") else study.directory.resolve().name
-    made = [results(c), search(c), tests(c), against_cost(c), curves(c), stability(c), confusions(c), calibration(c)]
+    made = [
+        results(c),
+        search(c),
+        more_labels(c),
+        tests(c),
+        against_cost(c),
+        curves(c),
+        stability(c),
+        confusions(c),
+        calibration(c),
+    ]
     made += [abstention(c), doubtful(c), about_data(data), runs(c), repeat(c)]
     return Report(
         title=f"A study on {name}",
-        subtitle=f"{several(len(c.settings), 'setting')} · {several(len(study.runs), 'run')}",
+        subtitle=f"{_settings(c)} · {several(len(study.runs), 'run')}",
         opening=opening(c),
         sections=tuple(s for s in made if s is not None),
         footer=f"Written by heedful {_version(c)} from the files of the study and its runs alone.",
@@ -81,29 +92,12 @@ def results(c: Comparison) -> Section | None:
     note += "A dash stands where one seed has no deviation. Baselines are in italics."
     if leaders(c):
         note += " Marked is the best mean, with every setting whose interval overlaps with its own."
-    blocks: list[Block] = [results_table(c, c.split), Prose(note, "note")]
+    blocks: list[Block] = [*in_short(results_table(c, c.split), "settings"), Prose(note, "note")]
     others = other_metrics(c, c.split)
     if others is not None:
         blocks.append(Fold(f"Every metric on {c.split}", (others,)))
     blocks += [Fold(f"The same on {split}", (results_table(c, split),)) for split in splits[1:]]
     return make_section("results", "Results", blocks)
-
-
-def search(c: Comparison) -> Section | None:
-    """Every setting that was tried, as people print them in papers, if one of them was chosen."""
-    chosen = {str(s.get("name")) for s in records(c.study.facts, "chosen")}
-    rows = [r for r in records(c.study.facts, "table") if chosen and str(r.get("setting")) not in chosen]
-    if not rows:
-        return None
-    headings, cells, best = printed(rows)
-    columns = tuple(Column(h, numeric=i > 0) for i, h in enumerate(headings))
-    made = tuple(Row(tuple(line), "best" if i == best else "") for i, line in enumerate(cells))
-    note = (
-        "Shaded is the best mean on dev. It was run again with seeds that took no part in the search, and only then on "
-        "test, so that the scores above are not flattered by the choice."
-    )
-    tried = Table("Every setting that was tried", columns, made)
-    return make_section("search", "The search", [tried, Prose(note, "note")])
 
 
 def leaders(c: Comparison) -> set[str]:
@@ -121,13 +115,13 @@ def results_table(c: Comparison, split: str) -> Table:
     title = metric_title(c.metric)
     columns = (
         Column("setting"),
-        Column(f"{title}, mean ± std", numeric=True),
+        Column(f"{title}, mean\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}std", numeric=True),
         Column("n", numeric=True),
         Column(f"{LEVEL} interval", numeric=True),
-        Column("each seed"),
         Column("training", numeric=True),
         Column("parameters trained", numeric=True),
         Column("peak memory", numeric=True),
+        Column("each seed", long=True),
     )
     rows = []
     shaded = leaders(c) if split == c.split else set()
@@ -139,16 +133,16 @@ def results_table(c: Comparison, split: str) -> Table:
             mean_and_deviation(summary),
             str(summary["n"]),
             interval(summary),
-            _each_seed(setting, split, c.metric),
             duration(setting.cost("training_seconds")["mean"]),
-            count(_trainable(setting)),
+            count(next((trainable(run) for run in setting.runs), None)),
             size(max(peak, default=None)),
+            _each_seed(setting, split, c.metric),
         )
         rows.append(Row(cells, "failed" if not summary["n"] else "best" if setting.name in shaded else ""))
     for name, summary in c.baselines(split, c.metric).items():
         shown = mean_and_deviation(summary) if summary["n"] > 1 else figure(summary["mean"])
         time = duration(c.baseline_seconds(name))
-        cells = (baseline_title(name), shown, str(summary["n"]), interval(summary), NOTHING, time, NOTHING, NOTHING)
+        cells = (baseline_title(name), shown, str(summary["n"]), interval(summary), time, NOTHING, NOTHING, NOTHING)
         rows.append(Row(cells, "baseline"))
     examples = {int(n) for run in c.runs if (n := number(run.scores().get(split, {}), "n")) is not None}
     size_of = f", {several(examples.pop(), 'example')}" if len(examples) == 1 else ""
@@ -172,38 +166,11 @@ def other_metrics(c: Comparison, split: str) -> Table | None:
     return Table(f"Mean ± standard deviation on {split}", columns, tuple(rows))
 
 
-def against_cost(c: Comparison) -> Section | None:
-    if c.split is None:
-        return None
-    split, seeds, means = c.split, [], []
-    for s in c.scored:
-        for run in s.runs:
-            seconds, value = number(table(run.manifest, "cost"), "training_seconds"), score(run, split, c.metric)
-            if seconds and value is not None:
-                seeds.append({"setting": s.name, "seed": run.seed, "seconds": seconds, "score": value})
-        summary, spent = s.summary(split, c.metric), s.cost("training_seconds")["mean"]
-        if spent:
-            middle = summary["mean"]
-            low = middle if summary["low"] is None else summary["low"]
-            high = middle if summary["high"] is None else summary["high"]
-            row = {"setting": s.name, "seconds": spent, "score": middle, "low": low, "high": high}
-            means.append({**row, "seeds": summary["n"]})
-    if not means:
-        return None
-    names = [s.name for s in c.scored]
-    chart = charts.score_against_cost(seeds, means, metric_title(c.metric), names, _baseline_line(c, split))
-    caption = (
-        f"{metric_title(c.metric)} on {split} against training time. Small dots are seeds, large dots means; "
-        f"the bars are {LEVEL} intervals, which one seed does not have."
-    )
-    return make_section("cost", "Score and cost", [Figure("score-cost", _capital(caption), chart)])
-
-
 def curves(c: Comparison) -> Section | None:
     """The mean over seeds of the dev score at each evaluation, with one deviation to either side."""
     rows: list[dict[str, Any]] = []
     shown = []
-    for s in c.settings:
+    for s in c.drawn:
         by_epoch: dict[float, list[float]] = {}
         for run in s.runs:
             for point in dev_points(run, c.metric):
@@ -218,46 +185,11 @@ def curves(c: Comparison) -> Section | None:
             shown.append(s.name)
     if not rows:
         return None
-    chart = charts.bands(rows, f"{metric_title(c.metric)} on dev", shown, _baseline_line(c, "dev"))
+    chart = charts.bands(rows, f"{metric_title(c.metric)} on dev", shown, baseline_line(c, "dev"))
     caption = "Mean over the seeds at each evaluation on dev; the bands are ± one standard deviation."
+    if len(c.scored) > len(c.drawn):
+        caption += f" Only the best {len(c.drawn)} of {len(c.scored)} settings on {c.split} are drawn."
     return make_section("learning", "Learning", [Figure("learning", caption, chart)])
-
-
-def runs(c: Comparison) -> Section | None:
-    columns = (
-        Column("run"),
-        Column("setting"),
-        Column("seed", numeric=True),
-        Column("state"),
-        Column(metric_title(c.metric), numeric=True),
-        Column("training", numeric=True),
-    )
-    rows = []
-    for entry, run in c.study.runs:
-        name = str(entry.get("name"))
-        state = plain(entry.get("state"))
-        if entry.get("reason"):
-            state += f": {plain(entry.get('reason'))}"
-        value = score(run, c.split, c.metric) if run is not None and c.split else None
-        spent = number(table(run.manifest, "cost"), "training_seconds") if run is not None else None
-        linked = run is not None and (run.directory / "report.html").exists()
-        first: Cell = Link(name, f"runs/{quote(name, safe='')}/report.html") if linked else name
-        cells = (first, plain(entry.get("setting")), plain(entry.get("seed")), state, figure(value), duration(spent))
-        rows.append(Row(cells, "" if entry.get("state", "done") == "done" else "failed"))
-    return make_section("runs", "Runs", [Table("Every run of the study", columns, tuple(rows)) if rows else None])
-
-
-def repeat(c: Comparison) -> Section | None:
-    seeds = sorted({str(entry["seed"]) for entry, _ in c.study.runs if entry.get("seed") is not None}, key=_by_number)
-    manifest = c.runs[0].manifest if c.runs else {}
-    command = c.study.facts.get("command") or command_line(manifest.get("command"))
-    blocks = repeat_blocks(command, manifest, table(c.study.facts, "data"), ", ".join(seeds))
-    keys = list(dict.fromkeys(k for s in c.settings for k in s.facts if k != "name"))
-    if keys:
-        columns = (Column("setting"), *(Column(str(k)) for k in keys))
-        rows = tuple(Row((s.name, *(plain(s.facts.get(k)) for k in keys))) for s in c.settings)
-        blocks.insert(1, Table("The settings", columns, rows))
-    return make_section("repeat", "To repeat this", blocks)
 
 
 def _each_seed(setting: Setting, split: str, metric: str) -> str:
@@ -265,24 +197,14 @@ def _each_seed(setting: Setting, split: str, metric: str) -> str:
     return ", ".join(found) or NOTHING
 
 
-def _trainable(setting: Setting) -> float | None:
-    for run in setting.runs:
-        return number(table(table(run.manifest, "model"), "parameters"), "trainable")
-    return None
-
-
-def _baseline_line(c: Comparison, split: str) -> tuple[str, float] | None:
-    found = c.best_baseline(split, c.metric)
-    return (baseline_title(found[0]), found[1]["mean"]) if found else None
+def _settings(c: Comparison) -> str:
+    searched = len(tried(c))
+    return (
+        f"{several(searched, 'setting')} tried, {len(c.settings)} chosen"
+        if searched
+        else several(len(c.settings), "setting")
+    )
 
 
 def _version(c: Comparison) -> str:
     return plain(next((run.manifest.get("heedful") for run in c.runs), None))
-
-
-def _by_number(text: str) -> tuple[int, str]:
-    return (int(text) if text.lstrip("-").isdigit() else 0, text)
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]

@@ -33,11 +33,10 @@ def verdict(c: Comparison) -> str:
 
 def _leader(c: Comparison, best: Setting, compared: bool) -> str:
     summary = best.summary(_split(c), c.metric)
-    rank = f"{'highest' if higher_is_better(c.metric) else 'lowest'} " if compared else ""
-    return (
-        f"On {c.split}, {best.name} has the {rank}{told_metric(c.metric)}{' of the settings' if compared else ''}: "
-        f"{_told(summary)}."
-    )
+    if not compared:
+        return f"On {c.split}, the {told_metric(c.metric)} of {best.name} is {_told(summary)}."
+    rank = "highest" if higher_is_better(c.metric) else "lowest"
+    return f"On {c.split}, {best.name} has the {rank} {told_metric(c.metric)} of the settings: {_told(summary)}."
 
 
 def _told(summary: dict[str, Any]) -> str:
@@ -51,13 +50,7 @@ def _runner_up(c: Comparison, best: Setting, other: Setting) -> str:
     if first["mean"] == second["mean"]:
         return f"{other.name} has the same mean, so neither is ahead."
     words = f"Next comes {other.name} with {_told(second)}."
-    tested = (
-        None
-        if c.metric != "accuracy"
-        else next(
-            (r for r in records(c.evidence, "comparisons") if {r.get("a"), r.get("b")} == {best.name, other.name}), None
-        )
-    )
+    tested = _test_of(c, best.name, other.name)
     if tested is not None:
         return f"{words} {_tested(tested)}"
     touching = overlap(first, second)
@@ -66,6 +59,12 @@ def _runner_up(c: Comparison, best: Setting, other: Setting) -> str:
     if touching:
         return f"{words} Their intervals overlap, so these runs do not show which of the two is better."
     return f"{words} Their intervals do not overlap, which speaks for {best.name}; no test of significance was made."
+
+
+def _test_of(c: Comparison, a: str, b: str) -> dict[str, Any] | None:
+    """What was tested of these two, if their accuracies are what is compared here."""
+    rows = records(c.evidence, "comparisons") if c.metric == "accuracy" else []
+    return next((row for row in rows if {row.get("a"), row.get("b")} == {a, b}), None)
 
 
 def _tested(row: dict[str, Any]) -> str:
@@ -93,8 +92,12 @@ def _against_baseline(c: Comparison, best: Setting) -> str:
     start = f"The strongest baseline, {baseline_title(name)}, reaches {figure(value, 3)}"
     start += f" in {duration(took)}" if took is not None else ""
     ahead = ours["mean"] > value if up else ours["mean"] < value
+    tested = _test_of(c, best.name, name)
     if not ahead:
-        return f"{start}, which no setting improves on: on this evidence the simpler model will do."
+        end = "" if tested is None else f" {_tested(tested)}"
+        return f"{start}, which no setting improves on: on this evidence the simpler model will do.{end}"
+    if tested is not None:
+        return f"{start}. {_tested(tested)}"
     if ours["low"] is None:
         return (
             f"{start}, below {best.name} in its one run." if up else f"{start}, worse than {best.name} in its one run."

@@ -1,29 +1,34 @@
 """A report written: one HTML file and one Markdown file, with its pictures in the folder report/."""
 
 import base64
+import functools
 import hashlib
 import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.errors import WorkError
 from heedful.report import markdown
 from heedful.report.pieces import Report
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 HERE = Path(__file__).parent
 PICTURES = "report"
 
 
-def write(report: Report, directory: Path) -> None:
-    """Writes report.html and report.md, and replaces the pictures of an earlier report."""
+def write(report: Report, directory: Path, pictures: bool = True) -> None:
+    """Writes report.html and report.md, and replaces the pictures of an earlier report; without pictures, which take
+    nearly all of the time, the charts are on the page alone."""
     from heedful.report import charts
 
     folder = directory / PICTURES
     drawn = {
         stem: charts.png(chart)
-        for figure in report.figures()
+        for figure in (report.figures() if pictures else ())
         for stem, _, chart in figure.stills or ((figure.name, figure.caption, figure.chart),)
     }
     try:
@@ -34,7 +39,7 @@ def write(report: Report, directory: Path) -> None:
                 old.unlink()
         for stem, content in drawn.items():
             _replace(folder / f"{stem}.png", content)
-        _replace(directory / "report.md", markdown.render(report, PICTURES).encode())
+        _replace(directory / "report.md", markdown.render(report, PICTURES if pictures else None).encode())
         _replace(directory / "report.html", page(report).encode())
     except OSError as error:
         raise WorkError(f"the report cannot be written to {directory} ({error.strerror or error}).") from None
@@ -42,25 +47,31 @@ def write(report: Report, directory: Path) -> None:
 
 def page(report: Report) -> str:
     """The whole page. Its policy lets it ask the network for nothing and run these two scripts alone."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     from heedful.report import charts
 
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     specs = {figure.name: charts.for_page(figure.chart) for figure in report.figures()}
     scripts = [charts.bundle(), (HERE / "page.js").read_text(encoding="utf-8")] if specs else []
     scripts = [script.replace("</script", r"<\/script").replace("<!--", r"<\!--") for script in scripts]
     digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
-    return environment.get_template("page.html.j2").render(
+    return _template().render(
         report=report,
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),  # noqa: S704 (our own file)
         scripts=[Markup(s) for s in scripts],  # noqa: S704 (the library's script and our own file)
         digests=digests,
         specs=Markup(json_in_html(specs)),  # noqa: S704 (escaped for a script element)
     )
+
+
+@functools.cache
+def _template() -> "Template":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.j2")
 
 
 def json_in_html(content: Any) -> str:

@@ -1,0 +1,169 @@
+"""A run or a study at a glance: a verdict and one table, as text for a terminal and as HTML for a notebook."""
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rich.cells import cell_len, set_cell_size
+
+from heedful.report.comparison import Comparison
+from heedful.report.files import Run, names, number, records, table
+from heedful.report.pieces import Column, Row, Table
+from heedful.report.run_sections import judged_split, primary_of
+from heedful.report.run_sections import verdict as verdict_of_run
+from heedful.report.study_sections import leaders
+from heedful.report.verdict import verdict as verdict_of_study
+from heedful.report.words import (
+    LEVEL,
+    baseline_title,
+    count,
+    duration,
+    figure,
+    interval,
+    known_metrics,
+    mean_and_deviation,
+    metric_title,
+    several,
+)
+
+_WIDE = 80  # columns of a terminal
+_MOST = 20  # settings that are shown
+_LINE = "border: 0; border-bottom: 1px solid rgba(128, 128, 128, 0.35); padding: 0.25em 0.8em; background: none"
+# Shades of grey and blue that let the notebook's own colours through, so that they suit a dark theme and a light one.
+_ROLES = {"best": "background: rgba(90, 140, 255, 0.18)", "baseline": "font-style: italic; opacity: 0.8"}
+
+
+@dataclass(frozen=True)
+class Glance:
+    title: str
+    verdict: str
+    table: Table
+    notes: tuple[str, ...]
+    directory: Path
+
+    def text(self) -> str:
+        """Lines of at most 80 columns, but for the path of the report."""
+        report = self.directory / "report.html"
+        lines = [_cut(_clean(self.title), _WIDE), "", *_text_table(self.table), ""]
+        if any(row.role == "baseline" for row in self.table.rows):
+            lines.append("( ) a baseline")
+        if any(row.role == "best" for row in self.table.rows):
+            lines.append("*   the best mean, and those whose intervals overlap with its own")
+        lines += self.notes
+        lines.append(f"report: {report}" if report.is_file() else "no report yet")
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """For a notebook in any colours: no style sheet, no script, every text of the user's escaped."""
+        head = "".join(_cell("th", c.title, c.numeric, "font-weight: 600") for c in self.table.columns)
+        numeric = [column.numeric for column in self.table.columns]
+        rows = "".join(
+            f'<tr style="background: none; {_ROLES.get(row.role, "")}">'
+            + "".join(_cell("td", str(c), n) for c, n in zip(row.cells, numeric, strict=True))
+            + "</tr>"
+            for row in self.table.rows
+        )
+        shaded = any(row.role == "best" for row in self.table.rows)
+        notes = ["Shaded: the best mean, and those whose intervals overlap with its own."] if shaded else []
+        said = " ".join([*notes, *self.notes])
+        return (
+            f'<div style="color: inherit"><p><b>{escape(self.title)}</b></p><p>{escape(self.verdict)}</p>'
+            f'<table style="border-collapse: collapse; color: inherit"><thead><tr style="background: none">{head}</tr>'
+            f"</thead><tbody>{rows}</tbody></table>"
+            + (f'<p style="opacity: 0.8">{escape(said)}</p>' if said else "")
+            + f"<p>{_link(self.directory / 'report.html')}</p></div>"
+        )
+
+
+def glance_at_study(c: Comparison) -> Glance:
+    facts, entries = c.study.facts, c.study.runs
+    done = sum(run is not None and run.done for _, run in entries)
+    planned = len(records(facts, "settings")) * len(names(facts, "seeds"))
+    title = f"{_name(c.study.directory)}: {done} of {several(max(planned, len(entries)), 'run')} done"
+    columns = (
+        Column("setting"),
+        Column(f"{c.split or ''} {metric_title(c.metric)}".strip(), numeric=True),
+        Column("n", numeric=True),
+        Column(f"{LEVEL} interval", numeric=True),
+        Column("training", numeric=True),
+    )
+    best = leaders(c)
+    rows = []
+    for setting in c.settings[:_MOST]:
+        s = setting.summary(c.split or "", c.metric)
+        cells = (setting.name, mean_and_deviation(s, 3), str(s["n"]), interval(s, 3))
+        spent = duration(setting.cost("training_seconds")["mean"])
+        rows.append(Row((*cells, spent), "best" if setting.name in best else ""))
+    for name, s in c.baselines(c.split, c.metric).items() if c.split else ():
+        shown = mean_and_deviation(s, 3) if s["n"] > 1 else figure(s["mean"], 3)
+        rows.append(Row((baseline_title(name), shown, "", "", duration(c.baseline_seconds(name))), "baseline"))
+    notes = []
+    if len(c.settings) > _MOST:
+        notes.append(f"{len(c.settings) - _MOST} more settings are in .table.")
+    if records(facts, "chosen"):
+        notes.append(f"Settings that were tried: {len(records(facts, 'settings'))}; .table has them all.")
+    return Glance(title, verdict_of_study(c), Table("", columns, tuple(rows)), tuple(notes), c.study.directory)
+
+
+def glance_at_run(run: Run) -> Glance:
+    state = "done" if run.done else str(run.manifest.get("state", "not done"))
+    splits, metric, judged = run.scores(), primary_of(run), judged_split(run)
+    metrics = list(dict.fromkeys([metric, *(m for s in splits.values() for m in known_metrics(s))]))[:4]
+    columns = (Column("split"), *(Column(metric_title(m), numeric=True) for m in metrics), Column("n", numeric=True))
+
+    def cells(name: str, scores: dict[str, Any]) -> tuple[str, ...]:
+        return (name, *(figure(number(scores, m), 3) for m in metrics), count(number(scores, "n")))
+
+    rows = [Row(cells(name, scores)) for name, scores in splits.items()]
+    theirs = {name: table(b, judged) for name, b in run.baselines().items()} if judged else {}
+    rows += [Row(cells(baseline_title(name), scores), "baseline") for name, scores in theirs.items() if scores]
+    notes = (f"The baselines are judged on {judged}.",) if theirs else ()
+    verdict = "This run has no scores yet." if judged is None else verdict_of_run(run, judged)
+    return Glance(f"{_name(run.directory)}: {state}", verdict, Table("", columns, tuple(rows)), notes, run.directory)
+
+
+def _name(directory: Path) -> str:
+    return directory.resolve().name
+
+
+def _text_table(made: Table) -> list[str]:
+    """The first column takes what the others leave of the line."""
+    rows = [[_clean(c.title) for c in made.columns]]
+    rows += [[_clean(str(cell)) for cell in row.cells] for row in made.rows]
+    roles = ["", *(row.role for row in made.rows)]
+    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(made.columns))]
+    widths[0] = max(10, min(widths[0] + 2, _WIDE - 2 - sum(width + 2 for width in widths[1:])))
+    lines = []
+    for (first, *others), role in zip(rows, roles, strict=True):
+        name = f"({_cut(first, widths[0] - 2)})" if role == "baseline" else _cut(first, widths[0])
+        cells = [set_cell_size(name, widths[0])]
+        cells += [" " * (w - cell_len(cell)) + cell for cell, w in zip(others, widths[1:], strict=True)]
+        lines.append(("  ".join(cells) + (" *" if role == "best" else "")).rstrip())
+    return lines
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def _clean(text: str) -> str:
+    """Without what would move a terminal's cursor or change its colours."""
+    return "".join(c if c.isprintable() or c == "\N{NO-BREAK SPACE}" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _cell(tag: str, text: str, numeric: bool, style: str = "") -> str:
+    side = "right" if numeric else "left"
+    return f'<{tag} style="{_LINE}; text-align: {side}; {style}">{escape(text)}</{tag}>'
+
+
+def _link(report: Path) -> str:
+    """Relative to where the notebook works, which its server can follow; else to the file."""
+    if not report.is_file():
+        return "No report yet."
+    whole, here = report.absolute(), Path.cwd()
+    inside = whole.is_relative_to(here)
+    href = "./" + quote(whole.relative_to(here).as_posix()) if inside else whole.as_uri()
+    style = "color: inherit; text-decoration: underline"
+    return f'<a href="{escape(href)}" target="_blank" style="{style}">{escape(str(report))}</a>'
