@@ -3,19 +3,24 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Model", "RequestError", "Study", "WorkError", "load", "run"]
+__all__ = ["Model", "RequestError", "Run", "Study", "WorkError", "load", "results", "run"]
 
 if TYPE_CHECKING:
-    from heedful.api import Model, Study, load, run
+    from heedful.api import Model, load, run
     from heedful.errors import RequestError, WorkError
+    from heedful.findings import Run, Study, results
 
 
 def __getattr__(name: str) -> Any:
     # `import heedful` must stay instant, so torch is imported when the first model is asked for.
-    if name in {"load", "run", "Model", "Study"}:
+    if name in {"load", "run", "Model"}:
         from heedful import api
 
         return getattr(api, name)
+    if name in {"results", "Run", "Study"}:
+        from heedful import findings
+
+        return getattr(findings, name)
     if name in {"RequestError", "WorkError"}:
         from heedful import errors
 

@@ -15,6 +15,7 @@ from heedful.checkpoints.directory import Checkpoint, read_model, write_model
 from heedful.checkpoints.finding import find
 from heedful.errors import RequestError
 from heedful.evaluation.calibration import apply as probabilities
+from heedful.findings import Study
 from heedful.models.batch import Batch, pad
 from heedful.models.shape import HeadKind, Shape
 from heedful.models.transformer import Transformer
@@ -33,44 +34,24 @@ def run(
     seeds: int | Sequence[int] | None = None,
     out: str | Path | None = None,
     workers: int = 1,
-) -> "Study":
-    """Run a recipe (a file, or a built-in name) with its seeds, or go on where an earlier call was stopped."""
+    on: str | None = None,
+) -> Study:
+    """Run a recipe (a file, or a built-in name) with its seeds, or go on where an earlier call was stopped. `on` is
+    "ray" or "ray://HOST:PORT" for a cluster."""
     from heedful.recipes.reading import read_recipe
     from heedful.report.study import write_reports
-    from heedful.studies.executors import local
+    from heedful.studies.executors import executor_for
     from heedful.studies.plan import plan_recipe
     from heedful.studies.study import raise_failures, run_study
 
     name = Path(recipe).stem
     plan = plan_recipe(read_recipe(recipe, settings), name, range(seeds) if isinstance(seeds, int) else seeds)
     directory = Path(out) if out is not None else Path("runs") / name
-    executor, threads = local(workers, len(plan.seeds) * len(plan.settings))
-    study = run_study(plan, directory, executor=executor, threads=threads)
+    place = executor_for(on, workers if on is None else None, len(plan.seeds) * len(plan.settings))
+    study = run_study(plan, directory, **place._asdict())
     write_reports(directory)
     raise_failures(study)
     return Study(directory)
-
-
-class Study:
-    """A finished study: `table` as a list of rows, the path of its `report`, its `best` model."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    @property
-    def table(self) -> list[dict[str, str]]:
-        import csv
-
-        with (self.directory / "table.csv").open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-
-    @property
-    def report(self) -> Path:
-        return self.directory / "report.html"
-
-    @property
-    def best(self) -> "Model":
-        return load(self.directory / "best")
 
 
 def load(

@@ -201,7 +201,7 @@ def test_a_recipe_runs_from_the_command_and_from_python(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (place / "runs" / "own" / "runs" / "own-seed3" / "metrics.json").exists()
     study = heedful.run(place / "own.toml", out=place / "again")
-    assert [row["n"] for row in study.table] == ["1"]
+    assert [row["n"] for row in study.table] == [1]
     first, second = (
         p / "runs" / "own-seed3" / "predictions" / "test.tsv" for p in (place / "runs" / "own", place / "again")
     )

@@ -1,12 +1,22 @@
-"""`heedful report`: the report of a run or a study, written anew from its files."""
+"""`heedful report`: the report of a run or a study, written anew from its files; and its mirrors in other tools."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
-def report(directory: Annotated[Path, typer.Argument(help="The directory of a run or of a study.")]) -> None:
+def report(
+    directory: Annotated[Path, typer.Argument(help="The directory of a run or of a study.")],
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Mirror the runs in this log directory of TensorBoard.", metavar="LOGDIR")
+    ] = None,
+    mlflow: Annotated[
+        str | None, typer.Option(help="Mirror the runs in MLflow: a directory or an address.", metavar="DIR|URI")
+    ] = None,
+) -> None:
     """Write report.html and report.md of a run, or of a study and its runs, anew; print where they are."""
     from heedful.report.files import kind_of
     from heedful.report.run import write_run_report
@@ -15,3 +25,15 @@ def report(directory: Annotated[Path, typer.Argument(help="The directory of a ru
     {"run": write_run_report, "study": write_reports}[kind_of(directory)](directory)
     for name in ("report.html", "report.md"):
         print(directory / name)
+    if tensorboard is not None:
+        from heedful.report.to_tensorboard import to_tensorboard
+
+        to_tensorboard(directory, tensorboard)
+        print(f"tensorboard --logdir {shlex.quote(str(tensorboard))}")
+    if mlflow is not None:
+        from heedful.report.to_mlflow import to_mlflow
+
+        address, problem = to_mlflow(directory, mlflow)
+        print(f"mlflow ui --backend-store-uri {shlex.quote(address)}" if address.startswith("sqlite:") else address)
+        if problem:
+            print(f"heedful: MLflow could not keep the reports ({problem}); the numbers are there.", file=sys.stderr)

@@ -1,0 +1,236 @@
+"""What a run or a study found, as Python objects: read from its directory, shown in a terminal or a notebook."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.errors import RequestError
+from heedful.report import files
+from heedful.report.points import points
+
+if TYPE_CHECKING:
+    from heedful.api import Model
+    from heedful.report.comparison import Comparison
+    from heedful.report.glance import Glance
+
+Rows = list[dict[str, Any]]
+
+
+def results(directory: str | Path) -> "Run | Study":
+    """The run or the study in a directory, finished or not, as it is now; open it again to see what came since."""
+    place = Path(directory).expanduser()
+    return Study(place) if files.kind_of(place) == "study" else Run(place)
+
+
+class Run:
+    """One recipe with one seed, as its files were when it was opened."""
+
+    def __init__(self, directory: str | Path, read: files.Run | None = None) -> None:
+        self.directory = Path(directory)
+        self._files = read or files.read_run(self.directory)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """manifest.json: recipe, seed, versions, data fingerprints, cost."""
+        return self._files.manifest
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """metrics.json; empty until the run is done."""
+        return self._files.metrics
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        return files.table(self.manifest, "recipe")
+
+    @property
+    def seed(self) -> int | None:
+        found = self.manifest.get("seed")
+        return found if isinstance(found, int) else None
+
+    @property
+    def done(self) -> bool:
+        return self._files.done
+
+    @property
+    def table(self) -> Rows:
+        """A row for each split that has scores, with those that are one number."""
+        return _filled([{"split": name} | _numbers(scores) for name, scores in self._files.scores().items()])
+
+    @property
+    def log(self) -> Rows:
+        """What was logged while it trained: losses, learning rates, scores on dev."""
+        return self._files.log
+
+    def curve(self, name: str) -> Rows:
+        """Step, epoch and value of "train/loss", "train/lr" or a score on dev ("dev/accuracy") while it trained."""
+        found = points(self._files)
+        known = list(dict.fromkeys(p.name for p in found))
+        if name not in known:
+            raise RequestError(f"{self.directory} has no curve {name!r}; it has {', '.join(known) or 'none yet'}.")
+        return [{"step": p.step, "epoch": p.epoch, "value": p.value} for p in found if p.name == name]
+
+    def predictions(self, split: str = "test") -> Rows:
+        """A row for each example: `row`, `label`, a `p:<class>` for each class and, where it is known, `gold`.
+
+        Where numbers are predicted, a row holds `row`, `score` and `gold`.
+        """
+        known = sorted(path.stem for path in (self.directory / "predictions").glob("*.tsv"))
+        if split not in known:
+            raise RequestError(
+                f"{self.directory} has no predictions of {split!r}; it has {', '.join(known) or 'none'}."
+            )
+        rows = _read_predictions(self.directory / "predictions" / f"{split}.tsv")
+        gold = self._gold(split)
+        return [{**row, "gold": gold.get(row["row"])} for row in rows] if gold else rows
+
+    @property
+    def report(self) -> Path:
+        return self.directory / "report.html"
+
+    @property
+    def model(self) -> "Model":
+        """The model that it left, loaded."""
+        return _load(self.directory / "model", "this run has not finished, so it has left no model; run it to its end.")
+
+    @property
+    def verdict(self) -> str:
+        """What this run shows, and what one seed cannot: the first lines of its report."""
+        return self._glance().verdict
+
+    def __repr__(self) -> str:
+        return self._glance().text()
+
+    def _repr_html_(self) -> str:
+        return self._glance().html()
+
+    def _glance(self) -> "Glance":
+        from heedful.report.glance import glance_at_run
+
+        return glance_at_run(self._files)
+
+    def _gold(self, split: str) -> dict[int, Any]:
+        """By row; the study that a run belongs to keeps them. Empty where the labels are hidden."""
+        study = files.study_of(self.directory)
+        lines = files.read_lines(study / "examples" / f"{split}.jsonl") if study is not None else []
+        return {line["row"]: line.get("gold") for line in lines if "row" in line and line.get("gold") is not None}
+
+
+class Study:
+    """Many runs (seeds, methods, hyperparameters), as their files were when it was opened."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        self._files = files.read_study(self.directory)
+
+    @property
+    def table(self) -> Rows:
+        """A row for each setting: what was varied, the metric's mean, deviation and interval on dev and test, the cost.
+
+        Every row has every column, None where there is nothing.
+        """
+        held = files.records(self._files.facts, "table")
+        done = [run for _, run in self._files.runs if run is not None and run.done]
+        whole = bool(held) and sum(row.get("n") or 0 for row in held) == len(done)
+        return _filled(held if whole else self._counted())
+
+    @property
+    def chosen(self) -> Rows:
+        """The settings that a search chose, as study.json describes them; none without a search."""
+        return files.records(self._files.facts, "chosen")
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """statistics.json: who beats whom, what hangs on the seed, which labels look wrong; empty if there is none."""
+        return self._files.statistics
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """Those that have been begun, those under way last."""
+        return [Run(run.directory, run) for _, run in files.begun(self._files)]
+
+    @property
+    def baselines(self) -> dict[str, Any]:
+        """The scores of each baseline by split: `study.baselines["tfidf"]["test"]["accuracy"]`."""
+        held = files.table(self._files.facts, "baselines")
+        return held or next((dict(b) for run in self.runs if (b := run._files.baselines())), {})
+
+    @property
+    def report(self) -> Path:
+        return self.directory / "report.html"
+
+    @property
+    def best(self) -> "Model":
+        """The model of the setting that is best on dev, and of its seeds the best on dev, loaded."""
+        return _load(self.directory / "best", "no run of this study has a score on dev yet, so none is the best.")
+
+    @property
+    def verdict(self) -> str:
+        """What these runs show, and what they cannot: the first lines of the report."""
+        return self._glance().verdict
+
+    def __repr__(self) -> str:
+        return self._glance().text()
+
+    def _repr_html_(self) -> str:
+        return self._glance().html()
+
+    def _glance(self) -> "Glance":
+        from heedful.report.glance import glance_at_study
+
+        return glance_at_study(self._comparison)
+
+    @cached_property
+    def _comparison(self) -> "Comparison":
+        from heedful.report.comparison import compare
+
+        return compare(self._files)
+
+    def _counted(self) -> Rows:
+        """The table of a study that is under way: study.json gets its own when all runs have ended."""
+        order = {str(s.get("name")): i for i, s in enumerate(files.records(self._files.facts, "settings"))}
+        c, rows = self._comparison, []
+        for s in sorted(c.settings, key=lambda s: order.get(s.name, len(order))):
+            row: dict[str, Any] = {"setting": s.name, "model": s.facts.get("model"), "method": s.facts.get("method")}
+            row |= files.table(s.facts, "values") | {"n": len(s.runs), "metric": c.metric if s.runs else None}
+            for split in ("dev", "test"):
+                summary = s.summary(split, c.metric)
+                if summary["n"] == len(s.runs) > 0:
+                    row |= {f"{split}_{key}": summary[key] for key in ("mean", "std", "low", "high")}
+            manifest = s.runs[0].manifest if s.runs else {}
+            row["train_rows"] = files.table(files.table(manifest, "data"), "sizes").get("train")
+            row["training_seconds"] = s.cost("training_seconds")["mean"]
+            row["trainable_parameters"] = files.table(files.table(manifest, "model"), "parameters").get("trainable")
+            rows.append(row)
+        return rows
+
+
+def _load(directory: Path, why_not: str) -> "Model":
+    from heedful.api import load
+
+    if not directory.is_dir():
+        raise RequestError(f"{directory.parent}: {why_not}")
+    return load(directory)
+
+
+def _filled(rows: Sequence[Mapping[str, Any]]) -> Rows:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return [{key: row.get(key) for key in columns} for row in rows]
+
+
+def _numbers(scores: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in scores.items() if value is None or isinstance(value, int | float)}
+
+
+def _read_predictions(path: Path) -> Rows:
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            reader = csv.DictReader(lines, dialect="excel-tab", strict=True)
+            return [
+                {k: int(v) if k == "row" else v if k == "label" else float(v) for k, v in line.items()}
+                for line in reader
+            ]
+    except (OSError, ValueError, TypeError, csv.Error) as error:
+        raise RequestError(f"{path} cannot be read as predictions ({error}); make it anew with the run.") from None
