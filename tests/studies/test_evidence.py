@@ -52,6 +52,18 @@ def test_the_best_on_dev_against_each(world: dict[str, dict[str, Votes]]) -> Non
     assert bad["p_corrected"] < 0.001 < worse["p_corrected"]
 
 
+def test_the_best_against_a_bag_of_words(world: dict[str, dict[str, Votes]]) -> None:
+    test, gold = world["test"], world["test"]["good"].gold_e
+    answers = np.where(np.arange(400) < 300, gold, (gold + 1) % 3)
+    found = evidence(test, world["dev"], examples_of(test["good"]), LABELS, answers.tolist())
+    *_, last = found["comparisons"]
+    assert last["b"] == "tfidf"
+    assert last["bootstrap"]["difference"] == pytest.approx(test["good"].right_se.mean() - 0.75)
+    assert last["bootstrap"]["p"] == paired_bootstrap(test["good"].right_se, (answers == gold)[None].astype(float)).p
+    assert "order" not in last  # one answer for all seeds has no spread
+    assert set(found["settings"]) == set(test)
+
+
 def test_labels_that_all_seeds_contradict(world: dict[str, dict[str, Votes]]) -> None:
     """Ten labels are changed by hand; those that the seeds then contradict come first."""
     v = world["test"]["good"]

@@ -16,7 +16,7 @@ from heedful.errors import RequestError
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.studies.executors import Result, Task, in_processes, in_turn
-from heedful.studies.plan import SettingPlan, StudyPlan
+from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.study import run_study
 from training_samples import assert_same_run, tiny_recipe, write_data, write_tiny
 
@@ -90,7 +90,7 @@ import json, sys
 from pathlib import Path
 from heedful.recipes.reading import make_recipe
 from heedful.studies.executors import in_processes
-from heedful.studies.plan import SettingPlan, StudyPlan
+from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.study import run_study
 
 if __name__ == "__main__":

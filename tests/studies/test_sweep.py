@@ -10,7 +10,8 @@ import pytest
 from heedful.errors import RequestError
 from heedful.recipes.reading import make_recipe, sweep_settings
 from heedful.report.study import write_reports
-from heedful.studies.plan import StudyPlan, choose, plan_comparison, plan_recipe
+from heedful.studies.parts import StudyPlan, choose
+from heedful.studies.plan import plan_comparison, plan_recipe
 from heedful.studies.study import run_study
 from heedful.studies.table import latex, markdown
 from training_samples import tiny_recipe, write_data, write_tiny
@@ -65,7 +66,7 @@ def test_rows_are_taken_as_they_are() -> None:
         ({"training": {"lr": []}}, r"study\.training\.lr has no values"),
         ({"training": {"lrr": [1e-3]}}, r"setting 1 of the search: there is no key training\.lrr; did you mean"),
         ({"training": {"lr": ["fast"]}}, r"setting 1 of the search: training\.lr = 'fast' is not right"),
-        ({"training": {"lr": [1e-3]}, "rows": [{"training": {"lr": 1e-3}}]}, "has axes and rows"),
+        ({"training": {"lr": [1e-3]}, "rows": [{"training": {"lr": 1e-3}}]}, "more than one of axes, rows"),
         ({"rows": [{"evaluation": {"test": True}}]}, "evaluation is not a table that can vary"),
         ({"training": {"seed": [[1]]}, "search": "random"}, r"needs study\.trials"),
         ({"training": {"epochs": list(range(1, 2000))}}, "makes 1999 settings"),
@@ -161,3 +162,67 @@ def test_marks_and_escapes() -> None:
     made = latex(rows)
     assert r"a\_b\&c|d & 0.001 & 0.500 $\pm$ 0.010 & 2 \\" in made
     assert r"\textbf{best} & \textbf{0.1} & \textbf{0.750} & \textbf{1} \\" in made
+
+
+def test_a_curve_is_each_setting_on_each_size() -> None:
+    plan = plan_with(curve=[0.25, 0.5, 1])
+    assert values_of(plan) == [{"data.fraction": size} for size in (0.25, 0.5, 1.0)]
+    assert [s.name for s in plan.settings] == ["r-0.25", "r-0.5", "r-1"]
+    assert all(s.recipe.evaluation.test for s in plan.settings)
+    assert (plan.final_seeds, {s.group for s in plan.settings}) == (0, {"r"})
+    assert values_of(plan_with(curve=[100, 200])) == [{"data.limit": 100}, {"data.limit": 200}]
+    assert sweep_settings([], "0.25,0.5,1") == ["study.curve=[0.25, 0.5, 1]"]
+
+
+@pytest.mark.parametrize(
+    ("study", "words"),
+    [
+        ({"curve": [0.5]}, "is not two or more shares"),
+        ({"curve": [0.5, 0.25]}, "is not two or more shares"),
+        ({"curve": [0, 0.5]}, "is not two or more shares"),
+        ({"curve": ["half", 1]}, r"study\.curve"),
+        ({"curve": [1.5, 2.5]}, r"data\.limit = 1\.5 is not right"),
+        ({"curve": [0.5, 1], "training": {"lr": [1e-3]}}, "more than one of axes, rows"),
+    ],
+)
+def test_mistakes_in_a_curve(study: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        plan_with(**study)
+
+
+def test_limit_and_fraction_exclude_each_other() -> None:
+    with pytest.raises(RequestError, match="keep one of the two"):
+        make_recipe({**SMALL, "data": {"name": "tickets", "limit": 5, "fraction": 0.5}})
+
+
+def test_a_curve_from_beginning_to_report(tmp_path: Path) -> None:
+    recipe = tiny_recipe(
+        write_tiny(tmp_path / "model"),
+        write_data(tmp_path / "data"),
+        evaluation={"baselines": True},
+        study={"curve": [0.25, 0.5, 1]},
+    )
+    run_study(plan_recipe(recipe, "r", (0, 1)), tmp_path / "study", command="x", quiet=True, threads=1)
+    (curve,) = json.loads((tmp_path / "study/statistics.json").read_text())["curves"]
+    assert [p["rows"] for p in curve["points"]] == [10, 20, 40]
+    for point, size in zip(curve["points"], ("0.25", "0.5", "1"), strict=True):
+        runs = [tmp_path / f"study/runs/r-{size}-seed{seed}/metrics.json" for seed in (0, 1)]
+        found = [json.loads(run.read_text()) for run in runs]
+        assert point["scores"] == [m["splits"]["test"]["accuracy"] for m in found]
+        tfidf = next(t["score"] for t in curve["tfidf"] if t["rows"] == point["rows"])
+        assert tfidf == found[0]["baselines"]["tfidf"]["test"]["accuracy"]
+    assert curve["fit"]["rows"] == 40
+    facts = json.loads((tmp_path / "study/study.json").read_text())
+    assert facts["baselines"]["tfidf"]["test"]["accuracy"] == curve["tfidf"][-1]["score"]
+    assert "predicted" not in facts["baselines"]["tfidf"]
+    *_, against = json.loads((tmp_path / "study/statistics.json").read_text())["comparisons"]
+    ours = next(r for r in facts["table"] if r["setting"] == against["a"])["test_mean"]
+    assert (against["b"], against["bootstrap"]["difference"]) == (
+        "tfidf",
+        pytest.approx(ours - curve["tfidf"][-1]["score"]),
+    )
+    write_reports(tmp_path / "study")
+    report = (tmp_path / "study/report.md").read_text()
+    assert "## Would more labels help?" in report
+    assert curve["fit"]["sentence"] in report
+    assert (tmp_path / "study/report/rows.png").stat().st_size > 5000

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from heedful.studies.plan import StudyPlan
+    from heedful.studies.parts import StudyPlan
 
 Out = Annotated[Path | None, typer.Option(help="Directory of the results; the same line again goes on there.")]
 Sweeps = Annotated[
     list[str] | None, typer.Option("--sweep", help="Try several values: training.lr=1e-4,3e-4", metavar="KEY=V,V")
 ]
+Curve = Annotated[
+    str | None,
+    typer.Option(help="Would more labels help? Train on shares or numbers of rows: 0.125,0.25,0.5,1", metavar="N,N"),
+]
+On = Annotated[str | None, typer.Option(help="Run on a Ray cluster: ray, or ray://HOST:PORT.", metavar="ray")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; default: as many as cores.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a key: training.lr=1e-4", metavar="KEY=VALUE")]
 
@@ -23,8 +28,10 @@ def run(
     settings: Sets = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, from 0; default: the recipe's.")] = None,
     sweep: Sweeps = None,
+    curve: Curve = None,
     out: Out = None,
     workers: Workers = None,
+    on: On = None,
 ) -> None:
     """Run a recipe with each of its seeds; if it was stopped, the same line goes on where it was."""
     from heedful.recipes.reading import read_recipe, sweep_settings
@@ -32,11 +39,11 @@ def run(
 
     name = Path(recipe).stem
     plan = plan_recipe(
-        read_recipe(recipe, [*(settings or []), *sweep_settings(sweep or [])]),
+        read_recipe(recipe, [*(settings or []), *sweep_settings(sweep or [], curve)]),
         name,
         None if seeds is None else range(seeds),
     )
-    _study(plan, out or Path("runs") / name, workers)
+    _study(plan, out or Path("runs") / name, workers, on)
 
 
 def compare(
@@ -49,8 +56,10 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0.")] = 3,
     settings: Sets = None,
     sweep: Sweeps = None,
+    curve: Curve = None,
     out: Out = None,
     workers: Workers = None,
+    on: On = None,
 ) -> None:
     """Which approach on my data: models × methods × seeds, beside baselines, ending in a table and a report."""
     from heedful.data.named import NAMED
@@ -59,9 +68,9 @@ def compare(
 
     table: dict[str, Any] = {"name": data} if data in NAMED and not Path(data).exists() else {"train": data}
     table |= {k: v for k, v in (("text", text), ("label", label), ("pair", pair)) if v is not None}
-    changes = parse_settings([*(settings or []), *sweep_settings(sweep or [])])
+    changes = parse_settings([*(settings or []), *sweep_settings(sweep or [], curve)])
     plan = plan_comparison(table, _listed(models), _listed(methods), range(seeds), changes)
-    _study(plan, out or Path("runs") / Path(data).stem, workers)
+    _study(plan, out or Path("runs") / Path(data).stem, workers, on)
 
 
 def quickstart(out: Out = None) -> None:
@@ -70,7 +79,7 @@ def quickstart(out: Out = None) -> None:
 
     plan = plan_comparison({"name": "tickets"}, ["minilm"], ["frozen", "full"], range(2))
     directory = out or Path("runs") / "quickstart"
-    _study(plan, directory, None)
+    _study(plan, directory)
     print("\nOn your own data: heedful compare YOUR.csv --text COLUMN --label COLUMN")
     print(f"For new texts:    heedful predict {directory / 'best'} FILE.csv --text COLUMN")
 
@@ -79,14 +88,14 @@ def _listed(names: str) -> list[str]:
     return [n.strip() for n in names.split(",") if n.strip()]
 
 
-def _study(plan: "StudyPlan", directory: Path, workers: int | None) -> None:
+def _study(plan: "StudyPlan", directory: Path, workers: int | None = None, on: str | None = None) -> None:
     from heedful.report.study import write_reports
-    from heedful.studies.executors import local
+    from heedful.studies.executors import executor_for
     from heedful.studies.study import raise_failures, run_study
 
     command = shlex.join(["heedful", *sys.argv[1:]])
-    executor, threads = local(workers, len(plan.settings) * len(plan.seeds))
-    study = run_study(plan, directory, command=command, executor=executor, threads=threads)
+    place = executor_for(on, workers, len(plan.settings) * len(plan.seeds))
+    study = run_study(plan, directory, command=command, **place._asdict())
     write_reports(directory)
     if any("metric" in row for row in study["table"]):
         _print_table(study)

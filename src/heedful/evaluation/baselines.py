@@ -38,7 +38,8 @@ def baselines(
 
     `n_classes` None means that the labels are numbers: {"mean" | "tfidf": …}. `labels` names the classes in the
     scores. Sets whose labels are hidden have no scores. The seed decides the guesses and the folds; all but "seconds"
-    is the same each time. "tfidf" also says the strength that was chosen, under "strength".
+    is the same each time. "tfidf" also says the strength that was chosen, under "strength"; where there are classes,
+    "predicted" has the number of each example's.
     """
     if not len(train_texts):
         raise RequestError("there are no training examples for the baselines.")
@@ -81,7 +82,9 @@ def _for_classes(
         return np.tile(counts / counts.sum(), (len(examples[0]), 1))
 
     def score(predict: Callable[[Examples], Floats]) -> dict[str, Any]:
-        return {split: score_classes(e[2], predict(e), names) for split, e in sets.items()}  # type: ignore[arg-type]
+        found = {split: predict(e) for split, e in sets.items()}
+        scores: dict[str, Any] = {split: score_classes(sets[split][2], p, names) for split, p in found.items()}  # type: ignore[arg-type]
+        return {**scores, "predicted": {split: p.argmax(axis=1).tolist() for split, p in found.items()}}
 
     def tfidf() -> dict[str, Any]:
         features = TextFeatures().fit(texts, pairs)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from heedful.errors import RequestError
-from heedful.recipes.schema import Recipe
+from heedful.recipes.schema import Range, Recipe, StudyTable
 
 
 def builtin_names() -> list[str]:
@@ -35,13 +35,24 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     return content
 
 
-def sweep_settings(sweeps: Sequence[str]) -> list[str]:
-    """`key=value,value` as settings of [study]."""
+def sweep_settings(sweeps: Sequence[str], curve: str | None = None) -> list[str]:
+    """`key=value,value` or `key=low..high`, and the `size,size` of a learning curve, as settings of [study]."""
     found = []
+    if curve is not None:
+        sizes = [_setting(f"x={size}")[1] for size in curve.split(",")]
+        found.append(f"study.curve={json.dumps(sizes)}")
     for sweep in sweeps:
         key, equals, values = sweep.partition("=")
         if not equals or not key.strip() or not values.strip():
             raise RequestError(f"--sweep {sweep}: write key=value,value, such as training.lr=1e-4,3e-4.")
+        low, dots, high = values.partition("..")
+        if dots:
+            ends = [_setting(f"x={end}")[1] for end in (low, high)]
+            if not all(isinstance(end, int | float) for end in ends):
+                raise RequestError(f"--sweep {sweep}: write key=low..high with two numbers, such as 1e-5..1e-3.")
+            log = "true" if ends[0] > 0 and ends[1] / ends[0] >= 10 else "false"
+            found.append(f"study.{key.strip()}={{low = {ends[0]!r}, high = {ends[1]!r}, log = {log}}}")
+            continue
         parsed = [_setting(f"x={value}")[1] for value in values.split(",")]
         found.append(f"study.{key.strip()}={json.dumps(parsed)}")  # a list in JSON is one in TOML
     return found
@@ -140,12 +151,32 @@ def _refuse_contradictions(recipe: Recipe, place: str) -> None:
         raise RequestError(f"{place}: tuning.layer_decay and training.batch_tokens mean nothing for a frozen body.")
     if model.shape is not None and model.revision is not None:
         raise RequestError(f"{place}: model.revision goes with model.name.")
+    if data.limit is not None and data.fraction is not None:
+        raise RequestError(f"{place}: data.limit and data.fraction both say how many rows; keep one of the two.")
     study = recipe.study
-    if study is not None and study.search == "random" and study.trials is None:
-        raise RequestError(f'{place}: study.search = "random" needs study.trials, how many settings to try.')
+    if study is not None:
+        _check_study(study, place)
     seeds = [] if isinstance(recipe.seeds, int) and recipe.seeds > 10_000 else recipe.seed_list()
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise RequestError(f"{place}: seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")
+
+
+def _check_study(study: StudyTable, place: str) -> None:
+    if study.search != "grid" and study.trials is None:
+        raise RequestError(f'{place}: study.search = "{study.search}" needs study.trials, how many settings to try.')
+    if study.search != "grid" and study.rows:
+        raise RequestError(f'{place}: study.rows are tried one by one; leave study.search = "{study.search}" out.')
+    if study.search != "tpe" and study.prune:
+        raise RequestError(f'{place}: study.prune needs rounds to learn from; set study.search = "tpe".')
+    for table in ("model", "data", "objective", "tuning", "training"):
+        for key, values in getattr(study, table).items():
+            if isinstance(values, Range) and study.search == "grid":
+                raise RequestError(
+                    f'{place}: study.{table}.{key} is a range, so settings must be drawn: set study.search = "random" '
+                    'or "tpe", and study.trials.'
+                )
+            if isinstance(values, Range) and (values.low >= values.high or (values.log and values.low <= 0)):
+                raise RequestError(f"{place}: study.{table}.{key}: low must be below high, and above 0 with log.")
 
 
 def explain_key(key: str) -> str:

@@ -64,7 +64,9 @@ class DataTable(Table):
     options: dict[str, int | float | str] = {}
     """What a generated set can be told, such as {size = 2000, seed = 0} for arithmetic."""
     limit: int | None = Field(None, ge=1)
-    """Train on this many rows only, the first of a seeded shuffle."""
+    """Train on this many rows only, the first of a seeded shuffle: fewer rows are a part of more."""
+    fraction: float | None = Field(None, gt=0, le=1)
+    """Train on this share of the rows only, picked as for `limit`."""
 
 
 class ObjectiveTable(Table):
@@ -129,25 +131,49 @@ class EvaluationTable(Table):
     """Whether test is scored and predicted. A search leaves it alone until it has chosen."""
 
 
-class StudyTable(Table):
-    """The axes of a search: under the name of a table, the values of its keys, such as training.lr = [1e-4, 1e-3]."""
+class Range(Table):
+    """Numbers that a random or TPE search may draw: whole ones if both ends are."""
 
-    model: dict[str, list[Any]] = {}
+    low: int | float
+    """The least."""
+    high: int | float
+    """The most."""
+    log: bool = False
+    """Whether they are drawn evenly by their logarithm, as learning rates should be."""
+
+
+Axis = dict[str, list[Any] | Range]
+
+
+class StudyTable(Table):
+    """The axes of a search: under the name of a table, the values of its keys, such as training.lr = [1e-4, 1e-3], or,
+    where settings are drawn, a range: training.lr = {low = 1e-5, high = 1e-2, log = true}."""
+
+    model: Axis = {}
     """Values of keys of [model]."""
-    data: dict[str, list[Any]] = {}
+    data: Axis = {}
     """Values of keys of [data]."""
-    objective: dict[str, list[Any]] = {}
+    objective: Axis = {}
     """Values of keys of [objective]."""
-    tuning: dict[str, list[Any]] = {}
+    tuning: Axis = {}
     """Values of keys of [tuning]."""
-    training: dict[str, list[Any]] = {}
+    training: Axis = {}
     """Values of keys of [training]."""
     rows: list[dict[str, Any]] = []
     """Or the settings one by one, each with its keys: {training = {lr = 1e-3}, model = {dropout = 0.3}}."""
-    search: Literal["grid", "random"] = "grid"
-    """Whether all combinations of the axes are tried, or some that are drawn."""
+    curve: list[float | int] = []
+    """Or a learning curve: shares of the training rows (up to 1) or numbers of rows, such as [0.125, 0.25, 0.5, 1].
+    Each is trained for the same epochs and tested; none is chosen."""
+    search: Literal["grid", "random", "tpe"] = "grid"
+    """Whether all combinations of the axes are tried, or some that are drawn: at random, or where earlier ones were
+    good (Optuna's TPE, heedful[sweep])."""
     trials: int | None = Field(None, ge=1)
-    """How many combinations "random" draws, without repetition."""
+    """How many settings "random" and "tpe" try, none of them twice."""
+    round: int = Field(4, ge=1)
+    """How many settings "tpe" tries at once before it learns from them."""
+    prune: bool | None = None
+    """Whether a run of the search is stopped when it falls behind the median of the earlier rounds at the same epoch.
+    Default: with "tpe"."""
     draw_seed: int = 0
     """Seed of that draw."""
     test: Literal["chosen", "all"] = "chosen"

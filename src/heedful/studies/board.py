@@ -10,26 +10,30 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from heedful.training.progress import Lines, Tell, clock, silent
+from heedful.training.progress import Lines, Tell, clock, roughly, silent
 
 
 @contextmanager
-def board(names: list[str], done: set[str], quiet: bool) -> Iterator[Tell]:
-    """What the runs are to tell their news; `done` were finished before."""
+def board(names: list[str], done: set[str], quiet: bool, expected: float | None = None) -> Iterator[Tell]:
+    """What the runs are to tell their news; `done` were finished before, the others are expected to take so many
+    seconds."""
     if quiet:
         yield silent
     elif not sys.stderr.isatty():
         yield Lines()
     else:
-        shown = Board(names, done)
+        shown = Board(names, done, expected=expected)
         with Live(get_renderable=shown.table, console=shown.console, refresh_per_second=4, transient=True) as live:
             shown.live = live
             yield shown
 
 
 class Board:
-    def __init__(self, names: list[str], done: set[str], console: Console | None = None) -> None:
+    def __init__(
+        self, names: list[str], done: set[str], console: Console | None = None, expected: float | None = None
+    ) -> None:
         self.names, self.done, self.news = names, set(done), dict[str, dict[str, Any]]()
+        self.before, self.expected = len(done), expected
         self.console = console or Console(stderr=True)
         self.live: Live | None = None
         self.started = time.monotonic()
@@ -45,9 +49,18 @@ class Board:
         else:
             self.news[name] = {**self.news.get(name, {}), **news}
 
+    def left(self) -> float | None:
+        """Seconds: by the runs that this sitting has finished, before that by what was expected."""
+        passed, finished = time.monotonic() - self.started, len(self.done) - self.before
+        if finished:
+            return passed / finished * (len(self.names) - len(self.done))
+        return None if self.expected is None else max(0.0, self.expected - passed)
+
     def table(self) -> Table:
         passed = clock(time.monotonic() - self.started)
-        title = f"{len(self.done)} of {len(self.names)} runs done, {passed}"
+        left = self.left()
+        words = "" if left is None else f", about {roughly(left)} left"
+        title = f"{len(self.done)} of {len(self.names)} runs done, {passed}{words}"
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
         for name in ("run", "step", "left", "loss", "dev", "tokens/s", "memory"):
             table.add_column(name, justify="left" if name in ("run", "dev") else "right", no_wrap=True)

@@ -17,8 +17,11 @@ from heedful.evaluation.statistics.order import almost_stochastic_order
 from heedful.evaluation.statistics.paired import paired_bootstrap, permutation_over_examples
 from heedful.evaluation.statistics.size import effect_size, holm, smallest_difference
 from heedful.evaluation.statistics.stability import failed_runs, stability
+from heedful.studies.curves import learning_curves
 
 Floats = npt.NDArray[np.float64]
+BASELINE = "tfidf"
+"""What the baseline is called among the comparisons."""
 _DOUBTFUL = 25
 _KEPT = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 
@@ -63,14 +66,41 @@ def read_examples(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def weigh(study: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes statistics.json from what study.json holds and the rows of the table, if the classes of the examples that
-    are reported are known; else there is none."""
+def weigh(
+    study: Path,
+    facts: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    tfidf: Mapping[str, Sequence[int]] | None = None,
+) -> None:
+    """Writes statistics.json from what study.json holds and the rows of the table; there is none if there is nothing to
+    say. `tfidf` is what that baseline predicts on each split, the number of a class for each example. Where numbers are
+    predicted, only learning curves say something yet."""
     path, data = study / "statistics.json", facts.get("data", {})
     path.unlink(missing_ok=True)
     split = next((s for s in ("test", "dev") if any(f"{s}_mean" in row for row in rows)), None)
-    if data.get("kind") != "classes" or split is None:
+    if split is None:
         return
+    content: dict[str, Any] = {"format": 1, "split": split}
+    if data.get("kind") == "classes":
+        content |= _of_classes(study, facts, rows, split, (tfidf or {}).get(split))
+    curves = learning_curves(study, facts, split)
+    if curves:
+        content["curves"] = curves
+    if len(content) == 2:
+        return
+    part = path.with_name(f".{path.name}")
+    part.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def _of_classes(
+    study: Path,
+    facts: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    split: str,
+    tfidf: Sequence[int] | None,
+) -> dict[str, Any]:
+    data = facts["data"]
     sign = -1 if any(row.get("metric") == "log_loss" for row in rows) else 1
     ranked = sorted((r for r in rows if f"{split}_mean" in r), key=lambda r: -sign * r.get("dev_mean", 0.0))
     runs = {
@@ -80,10 +110,7 @@ def weigh(study: Path, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any
     votes = _gather(study, runs, split, data["labels"])
     dev = _gather(study, runs, "dev", data["labels"]) if split == "test" and "dev" in data["sizes"] else {}
     examples = read_examples(study / "examples" / f"{split}.jsonl")
-    content = {"format": 1, "split": split, **evidence(votes, dev, examples, data["labels"])}
-    part = path.with_name(f".{path.name}")
-    part.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    part.replace(path)
+    return evidence(votes, dev, examples, data["labels"], tfidf)
 
 
 def _gather(study: Path, runs: Mapping[str, Sequence[str]], split: str, labels: Sequence[str]) -> dict[str, Votes]:
@@ -116,29 +143,33 @@ def _probabilities(path: Path, labels: Sequence[str], examples: int) -> Floats:
 
 
 def evidence(
-    votes: Mapping[str, Votes], dev: Mapping[str, Votes], examples: Sequence[dict[str, Any]], labels: Sequence[str]
+    votes: Mapping[str, Votes],
+    dev: Mapping[str, Votes],
+    examples: Sequence[dict[str, Any]],
+    labels: Sequence[str],
+    tfidf: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """`votes` on the split that is reported, `dev` those that a threshold may be chosen on; the best setting on dev
-    comes first in `votes`."""
+    comes first in `votes`. `tfidf` predicts a class for each example."""
     names = list(votes)
     best = votes[names[0]]
     return {
         "best": names[0],
-        "comparisons": _against(names[0], votes),
+        "comparisons": _against(names[0], votes, tfidf),
         "settings": {name: _alone(v) for name, v in votes.items()},
         "abstention": _abstention(best, dev.get(names[0])),
         "doubtful": _doubtful(best, examples, labels) if len(best.p_sek) > 1 else None,
     }
 
 
-def _against(first: str, votes: Mapping[str, Votes]) -> list[dict[str, Any]]:
-    """The first setting against each of the others, corrected for how many these are."""
+def _against(first: str, votes: Mapping[str, Votes], tfidf: Sequence[int] | None) -> list[dict[str, Any]]:
+    """The first setting against each of the others and against TF-IDF, corrected for how many these are."""
     found: list[dict[str, Any]] = []
     a = votes[first].right_se
-    for name, v in votes.items():
-        if name == first:
-            continue
-        b = v.right_se
+    others = {name: v.right_se for name, v in votes.items() if name != first}
+    if tfidf is not None:
+        others[BASELINE] = np.asarray([np.asarray(tfidf) == votes[first].gold_e], dtype=np.float64)
+    for name, b in others.items():
         row: dict[str, Any] = {
             "a": first,
             "b": name,

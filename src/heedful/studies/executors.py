@@ -7,16 +7,16 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.errors import RequestError, WorkError
 from heedful.training.cost import available_memory
 from heedful.training.progress import Narrator
 
-_TRIES = 3
+TRIES = 3
 _SPARE = 300_000_000  # bytes left to others when a further run is started
 
 
@@ -32,6 +32,8 @@ class Task:
     command: str
     baselines: dict[str, Any] | None
     threads: int | None
+    bars: dict[int, float] = field(default_factory=dict)
+    """The score that it must have reached by the end of each epoch, or it is stopped."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def perform(task: Task, narrator: Narrator | None = None) -> None:
         baselines=task.baselines,
         shelf=Shelf(Path(task.shelf)),
         threads=task.threads,
+        bars=task.bars,
     )
 
 
@@ -74,26 +77,47 @@ def in_turn(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
         except WorkError as error:
             yield Result(task.name, "failed", str(error))
         except OSError as error:
-            yield Result(task.name, "failed", _told(error))
+            yield Result(task.name, "failed", told(error))
         else:
             yield Result(task.name, "done")
 
 
-def _told(error: OSError) -> str:
+def told(error: OSError) -> str:
     return f"{error.filename or 'a file'}: could not be read or written ({error.strerror or error})."
 
 
-def local(workers: int | None, jobs: int) -> tuple[Executor, int | None]:
-    """The executor for this machine, and the threads of each run: as many runs at a time as there are cores, or one
-    after another if there is one run, one core, or a GPU that they would have to share."""
+class Place(NamedTuple):
+    """Where runs are made."""
+
+    executor: Executor
+    threads: int | None
+    """Of each run whose recipe does not say; None: PyTorch's own."""
+    at_once: int | None
+    """Runs at a time; None: nobody knows yet."""
+
+
+def executor_for(on: str | None, workers: int | None, jobs: int) -> Place:
+    """Where the user wants them: on this machine, or on a Ray cluster."""
+    if on is None:
+        return local(workers, jobs)
+    if on != "ray" and not on.startswith("ray://"):
+        raise RequestError(f"--on {on}: say ray, or ray://HOST:PORT of a cluster; without --on, runs are made here.")
+    from heedful.studies.on_ray import on_ray
+
+    return Place(on_ray(on, workers), 1, workers)
+
+
+def local(workers: int | None, jobs: int) -> Place:
+    """This machine: as many runs at a time as there are cores, or one after another if there is one run, one core, or a
+    GPU that they would have to share."""
     import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers is None:
         workers = 1 if torch.cuda.is_available() else min(cores, jobs)
     if workers <= 1:
-        return in_turn, None
-    return in_processes(workers), max(1, cores // workers)
+        return Place(in_turn, None, 1)
+    return Place(in_processes(workers), max(1, cores // workers), workers)
 
 
 def in_processes(workers: int) -> Executor:
@@ -151,11 +175,11 @@ class _Processes:
         if child.said is not None:
             return Result(task.name, child.said[0], child.said[1])
         self.tries[task.name] = self.tries.get(task.name, 0) + 1
-        if self.tries[task.name] < _TRIES:  # killed from outside: it goes on from its last checkpoint
+        if self.tries[task.name] < TRIES:  # killed from outside: it goes on from its last checkpoint
             waiting.appendleft(task)
             return None
         how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        return Result(task.name, "failed", f"its process was ended {_TRIES} times ({how}); is there enough memory?")
+        return Result(task.name, "failed", f"its process was ended {TRIES} times ({how}); is there enough memory?")
 
     def _stop(self) -> None:
         """Asks those that are still at work to save and stop, as Ctrl-C does, and waits for them."""
@@ -227,7 +251,7 @@ def _main(task: Task, mouth: Any, leash: Any) -> None:
     except KeyboardInterrupt:
         say("failed", "stopped")
     except OSError as error:
-        say("failed", _told(error))
+        say("failed", told(error))
     except Exception as error:
         import traceback
 

@@ -4,19 +4,25 @@ import hashlib
 import itertools
 import json
 import shutil
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from heedful.checkpoints.atomic import make_directory, replace_directory
 from heedful.checkpoints.directory import MODEL_FILES
+from heedful.data.examples import Dataset
 from heedful.errors import RequestError, WorkError
+from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.studies.board import board
+from heedful.studies.estimate import expected_seconds
 from heedful.studies.evidence import weigh, write_examples
 from heedful.studies.executors import Executor, Result, Task, in_turn
-from heedful.studies.plan import Job, StudyPlan, choose
-from heedful.studies.table import facts_of, table, write_tables
-from heedful.training.outcome import baselines_of
+from heedful.studies.parts import Course, Job, StudyPlan, choose
+from heedful.studies.table import courses, facts_of, table, write_tables
+from heedful.training.outcome import baselines_of, without_predictions
+from heedful.training.progress import roughly
 from heedful.training.setting import load_data
 from heedful.training.shelf import alone
 
@@ -25,12 +31,13 @@ FORMAT = 1
 
 def run_study(
     plan: StudyPlan, directory: Path, *, command: str = "", quiet: bool = False, executor: Executor = in_turn,
-    threads: int | None = None,
+    threads: int | None = None, at_once: int | None = 1,
 ) -> dict[str, Any]:  # fmt: skip
     """Run what is not done yet; the same plan again in the same directory goes on. Returns what study.json holds.
 
     A search is run first, without its test; then the setting that is best on dev, with seeds that took no part in
-    choosing it. `threads` is for runs whose recipe does not say how many.
+    choosing it. `threads` is for runs whose recipe does not say how many; `at_once`, how many runs the executor makes
+    at a time, for the estimate of the time that is told before it starts.
     """
     described = _describe(plan)
     _open(directory, described)  # what is not ours is refused before anything is written there
@@ -42,35 +49,74 @@ def run_study(
         if study.get("data", {}).get("fingerprints", dataset.fingerprints) != dataset.fingerprints:
             raise RequestError(f"{directory}: the data have changed since this study began; choose another --out.")
         known = Baselines(directory / ".shared", dataset.fingerprints)
-        study["baselines"] = study.get("baselines") or known.of(plan.settings[0].recipe)
+        study["baselines"] = study.get("baselines") or known.of(plan.settings[-1].recipe)  # of a curve, all rows
         write_examples(directory / "examples", dataset)
-        phases, rows, earlier = [plan], list[dict[str, Any]](), {run["name"]: run for run in study["runs"]}
-        study["runs"] = []
-        for phase in phases:
+        rows, seen, earlier = list[dict[str, Any]](), list[Course](), {run["name"]: run for run in study["runs"]}
+        study["runs"], phase = [], plan
+        while True:
             jobs = list(phase.jobs(directory))
             study["runs"] += [earlier[job.name] for job in jobs if job.name in earlier]
             waiting = [job for job in jobs if facts_of(job.directory) is None]
-            tasks = [_task(job, command, known, directory, threads) for job in waiting]
+            tasks = [_task(job, command, known, directory, threads, phase.bars(job, seen)) for job in waiting]
             done = {job.name for job in jobs if job not in waiting}
-            with board([job.name for job in jobs], done, quiet) as watch:
+            seconds = None if quiet or not waiting else _announce(phase, waiting, dataset, threads, at_once)
+            with board([job.name for job in jobs], done, quiet, seconds) as watch:
                 finished = (Result(name, "done") for name in done)
                 for result in itertools.chain(finished, executor(tasks, watch)):
                     if result.name not in done:
                         watch(result.name, {"ended": result.state})
                     _record(directory, study, jobs, result)
             rows += table(directory, phase)
-            final = phase.final(rows)
-            if final is not None:
-                study["chosen"] = _describe(final)["settings"]
-                phases.append(final)
+            seen += courses(directory, phase) if phase.rounds else []
+            following = phase.after(rows, seen)
+            if following is None:
+                break
+            phase = _told(following, study)
         write_tables(directory, rows)
         study["table"] = rows
         _write(directory, study)
-        _keep_best(directory, phases[-1], rows)
-        weigh(directory, study, rows)
+        _keep_best(directory, phase, rows)
+        weigh(directory, study, rows, known.predictions(plan.settings[-1].recipe))
         if all(run["state"] == "done" for run in study["runs"]):
             shutil.rmtree(directory / ".shared", ignore_errors=True)
         return study
+
+
+def _announce(
+    phase: StudyPlan, waiting: list[Job], dataset: Dataset, threads: int | None, at_once: int | None
+) -> float | None:
+    """Says how long these runs will take, and returns it in seconds; None if it cannot be told."""
+    try:
+        seconds = expected_seconds([job.setting.recipe for job in waiting], dataset, threads) / (at_once or 1)
+    except (RequestError, WorkError, OSError):
+        return None  # the run itself says what is wrong
+    count = len(waiting)
+    what = f"{count} run{'s' if count > 1 else ''}" + (" of the next round" if phase.earlier else "")
+    if at_once is None:
+        print(f"{what}: about {roughly(seconds)} of computing in all", file=sys.stderr)
+        return None
+    how = f", {min(at_once, count)} at a time" if min(at_once, count) > 1 else ""
+    print(f"{what}{how}: about {roughly(seconds)}", file=sys.stderr, flush=True)
+    return seconds
+
+
+def _told(phase: StudyPlan, study: dict[str, Any]) -> StudyPlan:
+    """The next phase, and its settings in study.json. A round that had begun before stays as it was, even if a run that
+    failed then has been made since and would have led elsewhere."""
+    if phase.rounds is None:
+        study["chosen"] = _describe(phase)["settings"]
+        return phase
+    known = {s["name"]: s for s in study["settings"]}
+    settings = []
+    for setting in phase.settings:
+        old = known.get(setting.name)
+        if old is not None:
+            recipe = make_recipe(old["recipe"])
+            setting = replace(setting, recipe=recipe, values=tuple(old["values"].items()))
+        settings.append(setting)
+    phase = replace(phase, settings=tuple(settings))
+    study["settings"] += [s for s in _describe(phase)["settings"] if s["name"] not in known]
+    return phase
 
 
 def raise_failures(study: dict[str, Any]) -> None:
@@ -96,7 +142,9 @@ def _record(directory: Path, study: dict[str, Any], jobs: list[Job], result: Res
     _write(directory, study)
 
 
-def _task(job: Job, command: str, known: "Baselines", directory: Path, threads: int | None) -> Task:
+def _task(
+    job: Job, command: str, known: "Baselines", directory: Path, threads: int | None, bars: dict[int, float]
+) -> Task:
     recipe = job.setting.recipe
     return Task(
         name=job.name,
@@ -107,6 +155,7 @@ def _task(job: Job, command: str, known: "Baselines", directory: Path, threads: 
         command=command,
         baselines=known.of(recipe),
         threads=threads,
+        bars=bars,
     )
 
 
@@ -117,8 +166,14 @@ class Baselines:
         self.folder, self.fingerprints = folder, fingerprints
 
     def of(self, recipe: Recipe) -> dict[str, Any] | None:
-        if not recipe.evaluation.baselines:
-            return None
+        """Their scores."""
+        return without_predictions(self._whole(recipe)) if recipe.evaluation.baselines else None
+
+    def predictions(self, recipe: Recipe) -> dict[str, Any] | None:
+        """What TF-IDF says of each example, by split; None where numbers are predicted, or nobody wants to know."""
+        return self._whole(recipe)["tfidf"].get("predicted") if recipe.evaluation.baselines else None
+
+    def _whole(self, recipe: Recipe) -> dict[str, Any]:
         facts = json.dumps([self.fingerprints, recipe.data.model_dump(mode="json")])
         key = hashlib.sha256(facts.encode()).hexdigest()[:16]
         path = self.folder / f"baselines-{key}.json"
@@ -136,7 +191,7 @@ def _describe(plan: StudyPlan) -> dict[str, Any]:
     return {
         "settings": [
             {
-                "name": s.name, "model": s.model, "method": s.method,
+                "name": s.name, "group": s.group, "model": s.model, "method": s.method,
                 "values": dict(s.values), "recipe": s.recipe.model_dump(mode="json", exclude={"seeds", "study"}),
             }
             for s in plan.settings
@@ -164,7 +219,9 @@ def _open(directory: Path, described: dict[str, Any]) -> dict[str, Any]:
         raise RequestError(f"{path}: damaged; choose another directory with --out.") from None
     if not any(directory.glob("runs/*/manifest.json")):
         return {}  # nothing was begun: the request may have been wrong, and be right now
-    if study.get("format") != FORMAT or study.get("settings") != described["settings"]:
+    same = study.get("format") == FORMAT and study.get("settings", [])[: len(described["settings"])]
+    grown = len(study.get("settings", [])) > len(described["settings"])  # a search in rounds, which hang on the seeds
+    if same != described["settings"] or (grown and study.get("seeds") != described["seeds"]):
         raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
     return study
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.evaluation.spread import summarise
-from heedful.studies.plan import StudyPlan, choose
+from heedful.studies.parts import Course, StudyPlan, choose
 
 Row = dict[str, Any]
 
@@ -21,6 +21,8 @@ def table(directory: Path, plan: StudyPlan) -> list[Row]:
         done = [f for f in found if f is not None]
         row: Row = {"setting": setting.name, "model": setting.model, "method": setting.method, **dict(setting.values)}
         row["n"] = len(done)
+        if any("pruned" in manifest for manifest, _ in done):
+            row["pruned"] = max(manifest.get("pruned", 0) for manifest, _ in done)
         if done:
             metric = done[0][1]["primary"]
             row["metric"] = metric
@@ -30,10 +32,27 @@ def table(directory: Path, plan: StudyPlan) -> list[Row]:
                     spread = summarise(values)
                     row |= {f"{split}_mean": spread["mean"], f"{split}_std": spread["std"]}
                     row |= {f"{split}_low": spread["low"], f"{split}_high": spread["high"]}
+            row["train_rows"] = done[0][0]["data"]["sizes"]["train"]
             row["training_seconds"] = sum(m["cost"]["training_seconds"] for m, _ in done) / len(done)
             row["trainable_parameters"] = done[0][0]["model"]["parameters"]["trainable"]
         rows.append(row)
     return rows
+
+
+def courses(directory: Path, plan: StudyPlan) -> list[Course]:
+    """How the finished runs of a plan went, epoch by epoch."""
+    found = []
+    for job in plan.jobs(directory):
+        known = facts_of(job.directory)
+        if known is None:
+            continue
+        manifest, metrics = known
+        metric = metrics["primary"]
+        sign = -1 if metric == "log_loss" else 1
+        lines = map(json.loads, (job.directory / "log.jsonl").read_text(encoding="utf-8").splitlines())
+        scores = {x["epoch"]: sign * x["dev"][metric] for x in lines if "dev" in x and x["dev"].get(metric) is not None}
+        found.append(Course(job.setting.name, job.seed, scores, "pruned" in manifest))
+    return found
 
 
 def facts_of(run: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -71,6 +90,8 @@ def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], int | None
     for row in rows:
         line = [row["setting"], *(_value(row.get(key, "")) for key in swept)]
         line += [_score(row, split) for split in splits] + [str(row["n"])]
+        if row.get("pruned"):
+            line[len(swept) + 1] += f" (stopped, {row['pruned']})"
         cells.append(line)
     best = choose(rows)
     return headings, cells, None if best is None else next(i for i, row in enumerate(rows) if row is best)

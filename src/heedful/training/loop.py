@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ class Fit:
     watch: Callable[[Progress, int, dict[str, Any]], None]
     """Told after each step: progress, steps in all, what is new."""
     should_stop: Callable[[], bool]
+    bars: Mapping[int, float] = field(default_factory=dict)
+    """What the best score must have reached by the end of an epoch; else training ends there."""
     clock: float = field(default_factory=time.monotonic)
     """From when on seconds are not in `progress.total_seconds` yet; at first, the beginning of this sitting."""
 
@@ -149,6 +151,9 @@ class Fit:
             progress.epochs_without_gain += 1
             if self.training.patience is not None and progress.epochs_without_gain >= self.training.patience:
                 progress.finished = True
+        bar, best = self.bars.get(epoch + 1), (progress.best or {}).get("score")
+        if bar is not None and not last and (best is None or best < bar):
+            progress.finished = progress.pruned = True
         self.watch(progress, 0, {"epoch": epoch + 1, **found})
 
     def _log_losses(self, epoch: int, lr: float | None) -> None:

@@ -84,7 +84,7 @@ def write_outcome(directory: Path, outcome: Outcome, known: dict[str, Any] | Non
             split: before_and_after(raw[split], setting.targets[split].tolist(), temperature) for split in known_splits
         }
     if recipe.evaluation.baselines:
-        metrics["baselines"] = known if known is not None else baselines_of(data)
+        metrics["baselines"] = known if known is not None else without_predictions(baselines_of(data))
     if data.kind == "classes":
         metrics["errors"] = [e for split in known_splits for e in _errors(setting, split, raw[split])]
     return metrics
@@ -98,6 +98,11 @@ def baselines_of(data: Dataset) -> dict[str, Any]:
     train, gold = data.train, _gold(data, data.train)
     assert gold is not None  # nobody can train on hidden labels
     return make_baselines(train.texts, train.pairs, gold, sets, classes, 0, data.labels if classes else None)
+
+
+def without_predictions(baselines: dict[str, Any]) -> dict[str, Any]:
+    """Their scores alone."""
+    return {name: {k: v for k, v in b.items() if k != "predicted"} for name, b in baselines.items()}
 
 
 def _gold(data: Dataset, examples: Examples) -> list[float] | None:

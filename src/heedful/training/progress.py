@@ -80,3 +80,13 @@ def silent(name: str, news: dict[str, Any]) -> None:
 def clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+
+
+def roughly(seconds: float) -> str:
+    """In the words in which one would say it, for what is only known roughly."""
+    if seconds < 50:
+        return f"{max(5, 5 * round(seconds / 5))} seconds"
+    if seconds < 90 * 60:
+        minutes = max(1, round(seconds / 60))
+        return f"{minutes} minute{'s' if minutes > 1 else ''}"
+    return f"{seconds / 3600:.1f} hours" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"

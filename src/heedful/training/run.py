@@ -7,8 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -28,6 +27,7 @@ from heedful.training.progress import Narrator, silent
 from heedful.training.setting import Setting, load_data, prepare
 from heedful.training.shelf import Shelf, alone
 from heedful.training.state import Progress
+from heedful.training.threads import threads_of
 
 FORMAT = 1
 _VERSIONS = ("torch", "tokenizers", "safetensors", "numpy", "scikit-learn")
@@ -44,14 +44,16 @@ def execute(
     baselines: dict[str, Any] | None = None,
     shelf: Shelf | None = None,
     threads: int | None = None,
+    bars: Mapping[int, float] | None = None,
 ) -> dict[str, Any]:
     """Run, or go on from where an earlier call was stopped; a finished run is left as it is. Returns the manifest.
 
     `baselines` and the `shelf` can be handed over by a study, which has them for all its runs. `threads` is for a
-    recipe that does not say how many.
+    recipe that does not say how many. `bars` are scores on dev (higher is better) that the best epoch so far must reach
+    by the end of each epoch; if it does not, training ends there, which the manifest then says under "pruned".
     """
     _open(directory, recipe, seed)  # what is not ours is refused before anything is written there
-    with alone(directory), _threads_as_before():
+    with alone(directory), threads_of(None):
         manifest = _open(directory, recipe, seed)
         if manifest.get("state") == "done":
             _tidy(directory)
@@ -70,13 +72,13 @@ def execute(
                 f"{directory}: was begun with torch {manifest['versions']['torch']} on {manifest['device']}, and would "
                 "not go on to the same bits here; choose another directory with --out."
             )
-        manifest = manifest or _manifest(recipe, seed, setting, command)
+        manifest = manifest or _manifest(recipe, seed, setting, command, bars or {})
         _write(directory / "manifest.json", manifest)
         narrator.tokens_per_step = setting.tokens_per_step
         if (directory / "checkpoints").exists():
             narrator.say("going on from the last checkpoint")
         with _Interruptible() as should_stop:
-            fit = _fit(recipe, seed, directory, setting, narrator, should_stop, started)
+            fit = _fit(recipe, seed, directory, setting, narrator, should_stop, started, manifest.get("bars", {}))
             progress = fit.progress
             metrics = write_outcome(directory, Outcome(recipe, seed, setting, progress), baselines)
         setting.method.finish(progress.decay)
@@ -84,21 +86,15 @@ def execute(
             setting.checkpoint.tokenizer.max_length = recipe.training.max_length
             setting.checkpoint.chunked = recipe.training.long_texts == "chunk"
         write_model(directory / "model", setting.checkpoint)
+        if progress.pruned:
+            narrator.say(f"stopped after epoch {progress.epochs}: behind the median of earlier settings")
+            manifest["pruned"] = progress.epochs
         manifest["cost"] = _cost(setting, progress, progress.total_seconds + time.monotonic() - fit.clock)
         manifest["state"] = "done"
         _write(directory / "metrics.json", metrics)
         _write(directory / "manifest.json", manifest)
         _tidy(directory)
         return manifest
-
-
-@contextmanager
-def _threads_as_before() -> Iterator[None]:
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _tidy(directory: Path) -> None:
@@ -115,6 +111,7 @@ def _fit(
     narrator: Narrator,
     should_stop: Callable[[], bool],
     started: float,
+    bars: dict[str, float],
 ) -> Fit:
     fit = Fit(
         method=setting.method,
@@ -128,6 +125,7 @@ def _fit(
         judge=(lambda: judge_dev(recipe, setting)) if "dev" in setting.targets else None,
         watch=narrator.watch,
         should_stop=should_stop,
+        bars={int(epoch): bar for epoch, bar in bars.items()},
         clock=started,
     )
     try:
@@ -161,7 +159,7 @@ def _open(directory: Path, recipe: Recipe, seed: int) -> dict[str, Any]:
     return manifest
 
 
-def _manifest(recipe: Recipe, seed: int, setting: Setting, command: str) -> dict[str, Any]:
+def _manifest(recipe: Recipe, seed: int, setting: Setting, command: str, bars: Mapping[int, float]) -> dict[str, Any]:
     data, inventory = setting.dataset, take_inventory(setting.checkpoint.transformer)
     trainable = sum(p.numel() for p in setting.method.trainable().values())
     whole_table = setting.whole_table_parameters
@@ -171,6 +169,7 @@ def _manifest(recipe: Recipe, seed: int, setting: Setting, command: str) -> dict
         "recipe": recipe.model_dump(mode="json", exclude={"seeds", "study"}),
         "seed": seed,
         "command": command or shlex.join(sys.argv),
+        **({"bars": {str(epoch): bar for epoch, bar in bars.items()}} if bars else {}),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}},
         "threads": torch.get_num_threads(),
         "device": str(setting.device),

@@ -62,10 +62,12 @@ def load_data(table: DataTable) -> Dataset:
         label=table.label, kind=table.kind, split_seed=table.split_seed, dev_share=table.dev_share,
         test_share=table.test_share, options=table.options,
     )  # fmt: skip
-    if table.limit is not None and table.limit < len(data.train):
-        order = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(table.split_seed))
-        data = replace(data, train=data.train.take(sorted(order[: table.limit].tolist())))
-        data.notes.append(f"trained on {table.limit} rows of the training set only")
+    whole = len(data.train)
+    rows = table.limit or max(1, round((table.fraction or 1) * whole))
+    if rows < whole:
+        order = torch.randperm(whole, generator=torch.Generator().manual_seed(table.split_seed))
+        data = replace(data, train=data.train.take(sorted(order[:rows].tolist())))
+        data.notes.append(f"trained on {rows} of {whole} rows of the training set")
     return data
 
 

@@ -47,6 +47,10 @@ class Shelf:
             return made
 
 
+class Busy(RequestError):  # noqa: N818 (a state, as Stopped is)
+    """Somebody else is at work there, or is about to notice that it should not be."""
+
+
 @contextlib.contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Nobody else is at work in this directory meanwhile; the lock goes with the process, however that ends."""
@@ -54,7 +58,7 @@ def alone(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise RequestError(
+            raise Busy(
                 f"{directory}: another process is at work there; wait for it, or choose another directory with --out."
             ) from None
         yield

@@ -29,6 +29,8 @@ class Progress:
     """`decay` at that epoch."""
     epochs_without_gain: int = 0
     finished: bool = False
+    pruned: bool = False
+    """Finished because others were better at the same epoch."""
     log_bytes: int = 0
     epochs: int = 0
     """That were finished."""

@@ -5,7 +5,9 @@ better). One seed is an array (1, examples).
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 DRAWS = 10_000
 _EXACT = 16  # pairs up to which all 2ⁿ signs are enumerated
 _BLOCK = 2_000_000  # numbers held at a time
+_KEPT = 20_000_000  # counts that are kept for the next comparison
 
 
 @dataclass(frozen=True)
@@ -82,16 +85,14 @@ def paired_bootstrap(a_se: Floats, b_se: Floats, draws: int = DRAWS, seed: int =
     Seeds of A and B are drawn apart: they share a number, nothing else. With one seed each, only examples are drawn.
     """
     a_se, b_se = _means(a_se), _means(b_se)
-    random, differences = np.random.default_rng(seed), []
-    examples, block = a_se.shape[1], max(1, _BLOCK // a_se.shape[1])
-    for at in range(0, draws, block):
-        size = min(block, draws - at)
-        counts_de = random.multinomial(examples, np.full(examples, 1 / examples), size=size)
-        drawn = []
+    random, differences = np.random.default_rng([seed, 1]), []
+    examples = a_se.shape[1]
+    for counts_de in _other_examples(examples, draws, seed):
+        size, drawn = len(counts_de), []
         for x_se in (a_se, b_se):
             n = len(x_se)
             weights_ds = random.multinomial(n, np.full(n, 1 / n), size=size) / n
-            drawn.append(((counts_de @ x_se.T) / examples * weights_ds).sum(axis=1))
+            drawn.append(((counts_de.astype(np.float64) @ x_se.T) / examples * weights_ds).sum(axis=1))
         differences.append(drawn[0] - drawn[1])
     d = np.concatenate(differences)
     difference = float(a_se.mean() - b_se.mean())
@@ -107,6 +108,24 @@ def paired_bootstrap(a_se: Floats, b_se: Floats, draws: int = DRAWS, seed: int =
     if 1 < few < 10:
         words += f" With {few} seeds the share of the seeds in this interval is itself a rough guess, and too small."
     return Test("paired bootstrap", difference, p, low, high, words)
+
+
+def _other_examples(examples: int, draws: int, seed: int) -> Iterable[npt.NDArray[np.uint16]]:
+    """How often each example is drawn, draw by draw, in blocks. A study compares many pairs on the same examples, and
+    these draws are most of the work, so the last ones are kept unless they are too many."""
+    return _kept(examples, draws, seed) if examples * draws <= _KEPT else _draw(examples, draws, seed)
+
+
+@lru_cache(maxsize=1)
+def _kept(examples: int, draws: int, seed: int) -> tuple[npt.NDArray[np.uint16], ...]:
+    return tuple(_draw(examples, draws, seed))
+
+
+def _draw(examples: int, draws: int, seed: int) -> Iterator[npt.NDArray[np.uint16]]:
+    random, block = np.random.default_rng([seed, 0]), max(1, _BLOCK // examples)
+    for at in range(0, draws, block):
+        size = min(block, draws - at)
+        yield random.multinomial(examples, np.full(examples, 1 / examples), size=size).astype(np.uint16)
 
 
 def mcnemar(a_e: npt.NDArray[np.bool_], b_e: npt.NDArray[np.bool_]) -> Test:

@@ -1,0 +1,143 @@
+"""The runs of a study as tasks of a Ray cluster that shares a disk with the driver."""
+
+import contextlib
+import os
+import time
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import RequestError, WorkError
+from heedful.studies.executors import TRIES, Executor, Result, Task, Watch, perform, told
+from heedful.training.progress import Narrator
+from heedful.training.shelf import Busy
+
+_PATIENCE = 60.0  # seconds for what is left of a run on a lost node to let go of its directory
+_SETTINGS = ("HEEDFUL_DATA", "HEEDFUL_CACHE", "HF_HOME", "HF_HUB_OFFLINE")
+
+
+def on_ray(address: str, workers: int | None = None) -> Executor:
+    """`address` is "ray" (the cluster that RAY_ADDRESS names or that runs here, else one of this machine's cores) or
+    ray://host:port. As many tasks at a time as the cluster has cores, or `workers`. Where a worker or a node is lost,
+    Ray starts the task again elsewhere, and the run goes on from its last checkpoint."""
+    try:
+        import ray
+    except ImportError:
+        raise RequestError('--on ray needs Ray: pip install "heedful[ray]".') from None
+
+    def executor(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
+        waiting = deque(tasks)
+        if waiting:
+            _connect(ray, address)
+            yield from _Tasks(ray, workers, watch).work(waiting)
+
+    return executor
+
+
+def _connect(ray: Any, address: str) -> None:
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default is to change, and it says so
+    held = {name: os.environ[name] for name in _SETTINGS if name in os.environ}
+    where = {"address": address} if address != "ray" else {"include_dashboard": False}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what matters comes as an error
+            ray.init(**where, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": held})
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise RequestError(f"--on {address}: no Ray cluster answers there ({reason}).") from None
+
+
+class _Tasks:
+    def __init__(self, ray: Any, workers: int | None, watch: Watch) -> None:
+        self.ray, self.workers, self.watch = ray, workers, watch
+        self.running: dict[Any, Task] = {}
+        self.post = ray.remote(num_cpus=0, max_restarts=-1)(_Post).remote()
+        gpus = 1 if ray.cluster_resources().get("GPU") else 0  # without asking for one, a task would not see it
+        self.remote = ray.remote(max_retries=TRIES - 1, retry_exceptions=False, num_gpus=gpus)(_on_node)
+
+    def work(self, waiting: deque[Task]) -> Iterator[Result]:
+        try:
+            while waiting or self.running:
+                while waiting and (self.workers is None or len(self.running) < self.workers):
+                    task = waiting.popleft()
+                    self.running[self._start(task)] = task
+                ended, _ = self.ray.wait(list(self.running), timeout=0.5)
+                self._hear()
+                for reference in ended:
+                    yield self._judge(self.running.pop(reference), reference)
+        finally:
+            self._stop()
+
+    def _start(self, task: Task) -> Any:
+        placed = replace(task, directory=str(Path(task.directory).resolve()), shelf=str(Path(task.shelf).resolve()))
+        threads = (task.recipe["training"].get("threads") or task.threads) or 1
+        return self.remote.options(num_cpus=threads, name=task.name).remote(placed, str(Path.cwd()), self.post)
+
+    def _hear(self) -> None:
+        with contextlib.suppress(self.ray.exceptions.RayError):  # whoever carried the news may have been lost
+            for name, news in self.ray.get(self.post.take.remote(), timeout=5):
+                self.watch(name, news)
+
+    def _judge(self, task: Task, reference: Any) -> Result:
+        try:
+            state, reason = self.ray.get(reference)
+        except self.ray.exceptions.RayError as error:
+            kind = type(error).__name__
+            return Result(task.name, "failed", f"its worker was lost {TRIES} times ({kind}); is there enough memory?")
+        if state == "request":
+            raise RequestError(reason)
+        return Result(task.name, state, reason)
+
+    def _stop(self) -> None:
+        """Asks those that are still at work to save and stop, and waits for them."""
+        for reference in self.running:
+            with contextlib.suppress(self.ray.exceptions.RayError):
+                self.ray.cancel(reference, force=False)
+        if self.running:
+            self.ray.wait(list(self.running), num_returns=len(self.running), timeout=_PATIENCE)
+        self.ray.kill(self.post)
+
+
+class _Post:
+    """Carries the news of the runs to the driver."""
+
+    def __init__(self) -> None:
+        self.news: list[tuple[str, dict[str, Any]]] = []
+
+    def say(self, name: str, news: dict[str, Any]) -> None:
+        self.news.append((name, news))
+
+    def take(self) -> list[tuple[str, dict[str, Any]]]:
+        taken, self.news = self.news, []
+        return taken
+
+
+def _on_node(task: Task, folder: str, post: Any) -> tuple[str, str | None]:
+    """On the node: does the task and says how it ended."""
+    if not Path(task.shelf).parent.is_dir() or not Path(folder).is_dir():
+        missing = folder if Path(task.shelf).parent.is_dir() else str(Path(task.shelf).parent)
+        return "request", f"--on ray: a node of the cluster does not see {missing}; use a disk that all nodes share."
+    os.chdir(folder)  # a recipe names its files from there
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            perform(task, Narrator(task.name, tell=lambda name, news: post.say.remote(name, news)))
+            return "done", None
+        except Busy as error:
+            if time.monotonic() > until:
+                return "failed", str(error)
+            time.sleep(1)
+        except RequestError as error:
+            return "request", str(error)
+        except WorkError as error:
+            return "failed", str(error)
+        except KeyboardInterrupt:
+            return "failed", "stopped"
+        except OSError as error:
+            return "failed", told(error)

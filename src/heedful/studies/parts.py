@@ -1,0 +1,121 @@
+"""What a study runs: settings (a recipe each) times seeds, each a job with a directory of its own; in phases."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from heedful.recipes.reading import make_recipe
+from heedful.recipes.schema import Recipe
+from heedful.studies.tpe import Trial, bars
+
+
+@dataclass(frozen=True)
+class SettingPlan:
+    name: str
+    model: str
+    method: str
+    recipe: Recipe
+    values: tuple[tuple[str, Any], ...] = ()
+    """What a search varies, by key."""
+    group: str = ""
+    """The search that this is a setting of: one of each group is chosen."""
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    setting: SettingPlan
+    seed: int
+    directory: Path
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a run of a search went: its score on dev (higher is better) after each epoch, and whether it was stopped."""
+
+    setting: str
+    seed: int
+    scores: Mapping[int, float]
+    pruned: bool
+
+
+Rounds = Callable[[Mapping[str, Sequence[Trial]]], tuple[SettingPlan, ...]]
+"""From what each group has tried, the settings of the next round; none at the end."""
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    settings: tuple[SettingPlan, ...]
+    seeds: tuple[int, ...]
+    final_seeds: int = 0
+    """With how many fresh seeds the chosen setting of each group is run; 0: nothing is chosen."""
+    rounds: Rounds | None = None
+    """If the search learns from what it has tried."""
+    prune: bool = False
+    """Whether runs that fall behind earlier rounds are stopped."""
+    earlier: tuple[SettingPlan, ...] = ()
+    """The settings of the rounds before this one."""
+
+    def jobs(self, directory: Path) -> Iterator[Job]:
+        """Seed by seed, so that a study that is stopped early has compared all settings on some seeds."""
+        for seed in self.seeds:
+            for setting in self.settings:
+                name = f"{setting.name}-seed{seed}"
+                yield Job(name, setting, seed, directory / "runs" / name)
+
+    def bars(self, job: Job, courses: Sequence[Course]) -> dict[int, float]:
+        """What this run must reach, epoch by epoch, given its group's runs with the same seed in earlier rounds."""
+        if not self.prune:
+            return {}
+        peers = {s.name for s in self.earlier if s.group == job.setting.group}
+        return bars([c.scores for c in courses if c.setting in peers and c.seed == job.seed and not c.pruned])
+
+    def after(self, rows: Sequence[Mapping[str, Any]], courses: Sequence[Course]) -> "StudyPlan | None":
+        """What comes next, given the rows of the table so far: the search's next round, or the chosen settings with
+        fresh seeds and their test."""
+        tried = (*self.earlier, *self.settings)
+        if self.rounds is not None:
+            settings = self.rounds(_trials(tried, rows, courses))
+            if settings:
+                return replace(self, settings=settings, earlier=tried)
+        if not self.final_seeds:
+            return None
+        by_name = {s.name: s for s in tried}
+        chosen = []
+        for group in dict.fromkeys(s.group for s in tried):
+            best = choose([r for r in rows if by_name[r["setting"]].group == group])
+            if best is not None:
+                setting = by_name[best["setting"]]
+                content = setting.recipe.model_dump(exclude={"seeds", "study"})
+                content["evaluation"] |= {"test": True}
+                chosen.append(replace(setting, name=f"{group}-chosen", recipe=make_recipe(content)))
+        first = max(self.seeds) + 1
+        return StudyPlan(tuple(chosen), tuple(range(first, first + self.final_seeds))) if chosen else None
+
+
+def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The row with the best mean on dev, of those that were trained to the end if there are any; None where none has a
+    mean."""
+    scored = [r for r in rows if r.get("dev_mean") is not None]
+    scored = [r for r in scored if not r.get("pruned")] or scored
+    if not scored:
+        return None
+    sign = -1 if scored[0]["metric"] == "log_loss" else 1
+    return max(scored, key=lambda r: float(sign * r["dev_mean"]))
+
+
+def _trials(
+    settings: Sequence[SettingPlan], rows: Sequence[Mapping[str, Any]], courses: Sequence[Course]
+) -> dict[str, list[Trial]]:
+    by_name = {row["setting"]: row for row in rows}
+    found: dict[str, list[Trial]] = {}
+    for setting in settings:
+        row = by_name[setting.name]
+        mean, sign = row.get("dev_mean"), -1 if row.get("metric") == "log_loss" else 1
+        held = [c.scores for c in courses if c.setting == setting.name]
+        epochs = sorted(set.intersection(*(set(s) for s in held))) if held else []
+        curve = {e: sum(s[e] for s in held) / len(held) for e in epochs}
+        score = None if mean is None else sign * float(mean)
+        found.setdefault(setting.group, []).append(Trial(dict(setting.values), score, bool(row.get("pruned")), curve))
+    return found

@@ -1,0 +1,96 @@
+"""Searches that learn from what was tried: Optuna's tree-structured Parzen estimator (TPE), in rounds.
+
+A round is proposed from the rounds before it alone, and a run is given the scores that it must reach, epoch by epoch,
+before it starts. So nothing hangs on which run ends first: the same study comes out on one core, on many, on a cluster,
+and after having been stopped.
+"""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heedful.errors import RequestError
+from heedful.recipes.schema import Range
+
+Axes = Mapping[str, list[Any] | Range]
+_ASKED = 50  # times for a setting that was not tried yet
+_FEWEST = 3  # earlier runs from which a median is taken
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting that was tried: its mean score on dev (higher is better), None if it failed."""
+
+    values: dict[str, Any]
+    score: float | None
+    pruned: bool = False
+    curve: Mapping[int, float] | None = None
+    """Mean scores by epoch, of what was stopped early."""
+
+
+def propose(axes: Axes, tried: Sequence[Trial], count: int, trials: int, seed: int) -> list[dict[str, Any]]:
+    """Up to `count` settings that were not tried yet; the first ones at random, then where TPE expects the most. Fewer,
+    or none, if there are hardly any left."""
+    try:
+        import optuna
+    except ImportError:
+        raise RequestError('study.search = "tpe" needs Optuna: pip install "heedful[sweep]".') from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    space = {key: _distribution(key, values) for key, values in axes.items()}
+    sampler = optuna.samplers.TPESampler(
+        n_startup_trials=max(4, min(10, trials // 3)), constant_liar=True, seed=seed * 100_003 + len(tried)
+    )
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for trial in tried:
+        study.add_trial(_told(trial, space))
+    known = {_key(t.values) for t in tried}
+    found: list[dict[str, Any]] = []
+    for _ in range(_ASKED):
+        if len(found) == count:
+            break
+        asked = study.ask(space)
+        values = {key: asked.params[key] for key in axes}
+        if _key(values) in known:
+            study.tell(asked, state=optuna.trial.TrialState.FAIL)
+            continue
+        known.add(_key(values))
+        found.append(values)
+    return found
+
+
+def bars(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """What a run must have reached by the end of each epoch: the median of earlier runs there (Optuna's median pruner).
+    Empty while these are few."""
+    if len(curves) < _FEWEST:
+        return {}
+    epochs = sorted({epoch for curve in curves for epoch in curve})
+    return {e: statistics.median(c[e] for c in curves if e in c) for e in epochs}
+
+
+def _key(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True)
+
+
+def _distribution(key: str, values: list[Any] | Range) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(values, list):
+        if not all(isinstance(v, str | int | float) for v in values):
+            raise RequestError(f'study.{key}: "tpe" chooses among words and numbers alone.')
+        return CategoricalDistribution(values)
+    if isinstance(values.low, int) and isinstance(values.high, int):
+        return IntDistribution(values.low, values.high, log=values.log)
+    return FloatDistribution(values.low, values.high, log=values.log)
+
+
+def _told(trial: Trial, space: Mapping[str, Any]) -> Any:
+    from optuna.trial import TrialState, create_trial
+
+    held: dict[str, Any] = {"params": dict(trial.values), "distributions": dict(space)}
+    if trial.score is None:
+        return create_trial(state=TrialState.FAIL, **held)
+    if trial.pruned:
+        return create_trial(state=TrialState.PRUNED, intermediate_values=dict(trial.curve or {}), **held)
+    return create_trial(value=trial.score, **held)

@@ -1,0 +1,218 @@
+"""Searches that learn: the same settings every time, pruned as Optuna's own pruner would, resumed as they were."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heedful.errors import RequestError
+from heedful.recipes.reading import make_recipe, sweep_settings
+from heedful.recipes.schema import Range
+from heedful.studies.executors import in_processes
+from heedful.studies.parts import choose
+from heedful.studies.plan import plan_recipe
+from heedful.studies.study import run_study
+from heedful.studies.tpe import Trial, bars, propose
+from training_samples import assert_same_run, tiny_recipe, write_data, write_tiny
+
+optuna = pytest.importorskip("optuna", reason="heedful[sweep] is not installed")
+
+LR = Range(low=1e-6, high=1e-1, log=True)
+
+
+def peak(values: dict[str, Any]) -> float:
+    """Best at 1e-3."""
+    return -float((np.log10(values["training.lr"]) + 3) ** 2)
+
+
+def searched(trials: int, seed: int) -> list[Trial]:
+    tried: list[Trial] = []
+    while len(tried) < trials:
+        tried += [Trial(v, peak(v)) for v in propose({"training.lr": LR}, tried, 4, trials, seed)]
+    return tried
+
+
+def test_it_finds_the_peak_sooner_than_chance() -> None:
+    """Over ten seeds, the best of 24 trials is nearer to the peak than the best of 24 random draws."""
+    found = [max(t.score or 0 for t in searched(24, seed)) for seed in range(10)]
+    by_chance = [max(-((np.random.default_rng(s).uniform(-6, -1, 24) + 3) ** 2)) for s in range(1000)]
+    assert np.mean(found) > np.mean(by_chance)
+    assert np.median(found) > np.median(by_chance)
+
+
+def test_the_same_is_proposed_each_time() -> None:
+    assert searched(12, 3) == searched(12, 3)
+    assert searched(12, 3) != searched(12, 4)
+
+
+def test_nothing_is_tried_twice_and_the_end_is_known() -> None:
+    axes: dict[str, Any] = {"training.batch_size": [4, 8], "model.pooling": ["mean", "max"]}
+    tried: list[Trial] = []
+    for _ in range(6):
+        tried += [Trial(v, 0.5) for v in propose(axes, tried, 3, 20, 0)]
+    assert len(tried) == 4
+    assert len({json.dumps(t.values) for t in tried}) == 4
+
+
+def test_ranges_are_kept() -> None:
+    axes: dict[str, Any] = {"a.b": Range(low=3, high=5), "a.c": Range(low=0.1, high=0.2)}
+    for values in propose(axes, [], 20, 20, 0):
+        assert values["a.b"] in (3, 4, 5)
+        assert 0.1 <= values["a.c"] <= 0.2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pruning_is_optunas(seed: int) -> None:
+    """A run is stopped at the epoch at which Optuna's median pruner stops a trial with the same scores."""
+    draw = np.random.default_rng(seed)
+    earlier = [dict(enumerate(np.sort(draw.uniform(size=6)).tolist(), start=1)) for _ in range(5)]
+    ours = dict(enumerate(np.sort(draw.uniform(size=6)).tolist(), start=1))
+    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=3))
+    for curve in earlier:
+        study.add_trial(optuna.trial.create_trial(value=curve[6], intermediate_values=curve))
+    trial, theirs = study.ask(), None
+    for epoch, score in ours.items():
+        trial.report(score, epoch)
+        if trial.should_prune():
+            theirs = epoch
+            break
+    needed = bars(earlier)
+    stops = [e for e in ours if max(ours[k] for k in ours if k <= e) < needed[e]]
+    assert (stops[0] if stops else None) == theirs
+
+
+def test_few_runs_are_no_bar() -> None:
+    assert bars([{1: 0.5}, {1: 0.6}]) == {}
+    assert bars([{1: 0.5}, {1: 0.6}, {1: 0.1, 2: 0.9}]) == {1: 0.5, 2: 0.9}
+
+
+def test_a_stopped_setting_is_not_chosen() -> None:
+    rows = [
+        {"setting": "a", "metric": "accuracy", "dev_mean": 0.9, "pruned": 1},
+        {"setting": "b", "metric": "accuracy", "dev_mean": 0.8},
+    ]
+    assert choose(rows) is rows[1]
+    assert choose(rows[:1]) is rows[0]
+
+
+def test_ranges_as_typed() -> None:
+    assert sweep_settings(["training.lr=1e-5..1e-3", "training.epochs=2..5"]) == [
+        "study.training.lr={low = 1e-05, high = 0.001, log = true}",
+        "study.training.epochs={low = 2, high = 5, log = false}",
+    ]
+    with pytest.raises(RequestError, match="two numbers"):
+        sweep_settings(["training.lr=low..high"])
+
+
+@pytest.mark.parametrize(
+    ("study", "words"),
+    [
+        ({"training": {"lr": {"low": 1e-5, "high": 1e-3}}}, "is a range, so settings must be drawn"),
+        ({"training": {"lr": {"low": 1e-3, "high": 1e-5}}, "search": "tpe", "trials": 4}, "low must be below high"),
+        ({"training": {"lr": {"low": 0, "high": 1, "log": True}}, "search": "tpe", "trials": 4}, "above 0 with log"),
+        ({"training": {"lr": [1e-3]}, "search": "tpe"}, r"needs study\.trials"),
+        ({"training": {"lr": [1e-3]}, "prune": True}, r"study\.prune needs rounds"),
+        ({"rows": [{"training": {"lr": 1e-3}}], "search": "tpe", "trials": 2}, "rows are tried one by one"),
+        ({"data": {"options": [{"size": 3}]}, "search": "tpe", "trials": 2}, "words and numbers alone"),
+    ],
+)
+def test_mistakes(study: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        plan_recipe(make_recipe({"model": {"name": "x"}, "data": {"name": "tickets"}, "study": study}), "r", (0,))
+
+
+def test_random_draws_from_ranges() -> None:
+    study = {"training": {"lr": {"low": 1e-5, "high": 1e-2, "log": True}, "epochs": {"low": 2, "high": 4}}}
+    content = {
+        "model": {"name": "x"},
+        "data": {"name": "tickets"},
+        "study": {**study, "search": "random", "trials": 60},
+    }
+    recipes = [s.recipe.training for s in plan_recipe(make_recipe(content), "r", (0,)).settings]
+    assert {r.epochs for r in recipes} == {2, 3, 4}
+    assert all(1e-5 <= r.lr <= 1e-2 for r in recipes)
+    assert 20 < sum(r.lr < 10**-3.5 for r in recipes) < 40  # half of them below the middle of the logarithms
+
+
+SEARCH = {
+    "training": {"lr": {"low": 1e-5, "high": 2e-2, "log": True}}, "search": "tpe", "trials": 8, "round": 4,
+    "final_seeds": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    recipe = tiny_recipe(write_tiny(folder / "model"), write_data(folder / "data", 60, 30), study=SEARCH)
+    run_study(plan_recipe(recipe, "r", (0,)), folder / "study", command="x", quiet=True, threads=1)
+    return folder / "study"
+
+
+def plan_again(study: Path, seeds: tuple[int, ...] = (0,)) -> Any:
+    folder = study.parent
+    data = {"train": str(folder / "data/train.csv"), "dev": str(folder / "data/dev.csv")}
+    data |= {"test": str(folder / "data/test.csv"), "text": "text", "label": "label"}
+    return plan_recipe(tiny_recipe(folder / "model/tiny", data, study=SEARCH), "r", seeds)
+
+
+def test_a_search_in_rounds(study: Path) -> None:
+    facts = json.loads((study / "study.json").read_text())
+    assert [r["name"] for r in facts["runs"]] == [*(f"r-{i}-seed0" for i in range(1, 9)), "r-chosen-seed1"]
+    assert [s["name"] for s in facts["settings"]] == [f"r-{i}" for i in range(1, 9)]
+    manifests = {r["name"]: json.loads((study / f"runs/{r['name']}/manifest.json").read_text()) for r in facts["runs"]}
+    first, second = ([manifests[f"r-{i}-seed0"] for i in numbers] for numbers in (range(1, 5), range(5, 9)))
+    assert not any("bars" in m for m in [*first, manifests["r-chosen-seed1"]])
+    logs = [(study / f"runs/r-{i}-seed0/log.jsonl").read_text().splitlines() for i in range(1, 5)]
+    scores = [[x["dev"]["accuracy"] for x in map(json.loads, log) if "dev" in x] for log in logs]
+    expected = {str(e + 1): float(np.median([s[e] for s in scores])) for e in range(3)}
+    assert all(m["bars"] == expected for m in second)
+    for i, m in enumerate(second, start=5):
+        lines = (study / f"runs/r-{i}-seed0/log.jsonl").read_text().splitlines()
+        reached = [x["dev"]["accuracy"] for x in map(json.loads, lines) if "dev" in x]
+        behind = [e for e in (1, 2) if max(reached[:e], default=0) < expected[str(e)] and len(reached) >= e]
+        assert m.get("pruned") == (behind[0] if behind else None)
+        assert len(reached) == (behind[0] if behind else 3)
+    rows = {r["setting"]: r for r in facts["table"]}
+    whole = [r for n, r in rows.items() if n != "r-chosen" and not r.get("pruned")]
+    assert rows["r-chosen"]["training.lr"] == max(whole, key=lambda r: r["dev_mean"])["training.lr"]
+
+
+def test_the_same_in_processes_and_after_a_stop(study: Path, tmp_path: Path) -> None:
+    plan = plan_again(study)
+    calls = 0
+
+    def stopped(tasks: Any, watch: Any) -> Any:
+        nonlocal calls
+        for result in in_processes(2)(tasks, watch):
+            calls += 1
+            yield result
+            if calls == 6:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(plan, tmp_path / "study", command="x", quiet=True, executor=stopped, threads=1)
+    run_study(plan, tmp_path / "study", command="x", quiet=True, threads=1)
+    ours, theirs = (json.loads((d / "study.json").read_text()) for d in (tmp_path / "study", study))
+    assert ours["settings"] == theirs["settings"]
+    assert ours["runs"] == theirs["runs"]
+    for run in ours["runs"]:
+        assert_same_run(tmp_path / "study/runs" / run["name"], study / "runs" / run["name"])
+
+
+def test_other_seeds_are_another_search(study: Path) -> None:
+    with pytest.raises(RequestError, match="holds another study"):
+        run_study(plan_again(study, (0, 1)), study, command="x", quiet=True, threads=1)
+
+
+def test_a_round_that_had_begun_stays(study: Path, tmp_path: Path) -> None:
+    """A run of the first round is lost and made anew with other scores: the second round is not proposed again."""
+    copy = tmp_path / "study"
+    shutil.copytree(study, copy)
+    shutil.rmtree(copy / "runs/r-1-seed0")
+    before = (copy / "runs/r-8-seed0/manifest.json").stat().st_mtime_ns
+    facts = run_study(plan_again(study), copy, command="x", quiet=True, threads=1)
+    assert facts["settings"] == json.loads((study / "study.json").read_text())["settings"]
+    assert (copy / "runs/r-8-seed0/manifest.json").stat().st_mtime_ns == before
