@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import transformers
@@ -257,3 +258,14 @@ def test_settings_that_would_make_names_lie_are_refused(place: Path) -> None:
         done = command(*arguments, "--set", setting, "--out", "no", cwd=place)
         assert done.returncode == 2
         assert words in done.stderr
+
+
+def test_a_folder_does_not_hide_a_named_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import heedful.cli.run
+
+    plans: list[Any] = []
+    monkeypatch.setattr(heedful.cli.run, "_study", lambda plan, *_: plans.append(plan))
+    (tmp_path / "tickets").mkdir()  # such as the --out of an earlier study
+    monkeypatch.chdir(tmp_path)
+    heedful.cli.run.compare("tickets")
+    assert plans[0].settings[0].recipe.data.name == "tickets"

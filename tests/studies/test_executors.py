@@ -86,7 +86,7 @@ def test_a_killed_worker_loses_nothing(when: int, recipes: dict[str, Recipe], re
 
 
 DRIVER = """
-import json, sys
+import json, signal, sys
 from pathlib import Path
 from heedful.recipes.reading import make_recipe
 from heedful.studies.executors import in_processes
@@ -94,6 +94,7 @@ from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.study import run_study
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may not hear it
     recipes = {n: make_recipe(r) for n, r in json.loads(sys.argv[1]).items()}
     plan = StudyPlan(tuple(SettingPlan(n, "tiny", n, r) for n, r in recipes.items()), (0, 1))
     run_study(plan, Path(sys.argv[2]), command="x", quiet=True, executor=in_processes(2), threads=1)
@@ -211,3 +212,34 @@ def test_a_process_that_always_dies_is_given_up(recipes: dict[str, Recipe], tmp_
     assert found.state == "failed"
     assert found.reason is not None
     assert "ended 3 times (signal 9)" in found.reason
+
+
+def most_at_once(recipes: dict[str, Recipe], folder: Path, kill_first: bool = False) -> int:
+    """How many of four runs were seen at work at the same time, after one was killed if that is wanted."""
+    seen: list[int] = []
+    killed = not kill_first
+
+    def watch(name: str, news: dict[str, Any]) -> None:
+        nonlocal killed
+        children = [c for c in multiprocessing.active_children() if c.name in "abcd"]
+        if not killed:
+            os.kill(next(c.pid for c in children if c.name == name), signal.SIGKILL)  # type: ignore[arg-type]
+            killed = True
+        elif "c" in {c.name for c in children} or not kill_first:
+            seen.append(len([c for c in children if c.is_alive()]))
+
+    content = recipes["full"].model_dump()
+    tasks = [Task(n, content, 0, str(folder / n), str(folder / "s"), "", None, 1) for n in "abcd"]
+    assert [r.state for r in in_processes(2)(tasks, watch)] == ["done"] * 4
+    return max(seen)
+
+
+def test_memory_is_watched(recipes: dict[str, Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.studies.executors.available_memory", lambda: 20e9)
+    assert most_at_once(recipes, tmp_path / "much") == 2
+    monkeypatch.setattr("heedful.studies.executors.available_memory", lambda: 0.5e9)
+    assert most_at_once(recipes, tmp_path / "little") == 1
+
+
+def test_after_a_kill_fewer_run_at_a_time(recipes: dict[str, Recipe], tmp_path: Path) -> None:
+    assert most_at_once(recipes, tmp_path, kill_first=True) == 1

@@ -22,13 +22,14 @@ from test_executors import assert_same_study  # isort: skip (a neighbour)
 
 LONG = {"threads": None, "epochs": 40, "checkpoint_seconds": 5.0}
 DRIVER = """
-import json, sys
+import json, signal, sys
 from pathlib import Path
 from heedful.recipes.reading import make_recipe
 from heedful.studies.executors import executor_for
 from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.study import run_study
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may not hear it
 recipes = {n: make_recipe(r) for n, r in json.loads(sys.argv[1]).items()}
 plan = StudyPlan(tuple(SettingPlan(n, "tiny", n, r) for n, r in recipes.items()), (0, 1))
 run_study(plan, Path(sys.argv[2]), command="x", **executor_for("ray", None, 4)._asdict())

@@ -424,7 +424,10 @@ def test_a_few_rows_only(world: Any, tmp_path: Path) -> None:
     assert len(data.train) == 10
     assert data.train == again.train
     assert data.train.rows == sorted(data.train.rows)
-    assert any("10 rows" in note for note in data.notes)
+    assert any("10 of 40 rows" in note for note in data.notes)
+    half = load_data(tiny_recipe(*world, data={"fraction": 0.5}).data)
+    assert set(data.train.rows) < set(half.train.rows)  # fewer rows are a part of more
+    assert len(half.train) == 20
 
 
 def test_predictions_do_not_depend_on_their_batch(

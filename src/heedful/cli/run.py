@@ -66,7 +66,7 @@ def compare(
     from heedful.recipes.reading import parse_settings, sweep_settings
     from heedful.studies.plan import plan_comparison
 
-    table: dict[str, Any] = {"name": data} if data in NAMED and not Path(data).exists() else {"train": data}
+    table: dict[str, Any] = {"name": data} if data in NAMED and not Path(data).is_file() else {"train": data}
     table |= {k: v for k, v in (("text", text), ("label", label), ("pair", pair)) if v is not None}
     changes = parse_settings([*(settings or []), *sweep_settings(sweep or [], curve)])
     plan = plan_comparison(table, _listed(models), _listed(methods), range(seeds), changes)

@@ -18,6 +18,7 @@ from heedful.training.progress import Narrator
 
 TRIES = 3
 _SPARE = 300_000_000  # bytes left to others when a further run is started
+_GUESS = 1_000_000_000  # bytes that a run takes, until one has said
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,6 @@ class _Processes:
                     self.running.append(_Child(self.context, waiting.popleft()))
                 for child in self._ended():
                     self.running.remove(child)
-                    self.largest = max(self.largest, child.peak)
                     result = self._judge(child, waiting)
                     if result is not None:
                         yield result
@@ -155,14 +155,15 @@ class _Processes:
             self._stop()
 
     def _room(self) -> bool:
-        """Whether memory suffices for one more as large as the largest so far; the first ones are let in."""
-        return not self.running or available_memory() > self.largest + _SPARE
+        """Whether memory suffices for one more as large as the largest so far; one alone is always let in."""
+        return not self.running or available_memory() > (self.largest or _GUESS) + _SPARE
 
     def _ended(self) -> "list[_Child]":
         """Those that have ended, after hearing what all of them have to say."""
         connection.wait([thing for child in self.running for thing in child.things()], timeout=1)
         for child in self.running:
             child.listen(self.watch)
+            self.largest = max(self.largest, child.peak)
         ended = [child for child in self.running if child.process.exitcode is not None]
         for child in ended:
             child.listen(self.watch)
@@ -175,6 +176,8 @@ class _Processes:
         if child.said is not None:
             return Result(task.name, child.said[0], child.said[1])
         self.tries[task.name] = self.tries.get(task.name, 0) + 1
+        if code == -signal.SIGKILL:  # most likely for want of memory: from now on fewer at a time
+            self.workers = max(1, self.workers - 1)
         if self.tries[task.name] < TRIES:  # killed from outside: it goes on from its last checkpoint
             waiting.appendleft(task)
             return None
@@ -213,9 +216,8 @@ class _Child:
             while not self.ear.closed and self.ear.poll():
                 kind, content = self.ear.recv()
                 if kind == "news":
+                    self.peak = max(self.peak, content.get("memory", 0))
                     watch(self.task.name, content)
-                elif kind == "peak":
-                    self.peak = content
                 elif kind == "request":
                     self.request = content
                 else:
@@ -226,8 +228,6 @@ class _Child:
 
 def _main(task: Task, mouth: Any, leash: Any) -> None:
     """In the child: does the task and says how it ended. It does not outlive the driver, whose end cuts the leash."""
-    from heedful.training.cost import peak_memory
-
     os.setpgrp()  # Ctrl-C reaches the driver alone, which passes it on
 
     def hang() -> None:
@@ -258,5 +258,4 @@ def _main(task: Task, mouth: Any, leash: Any) -> None:
         say("failed", f"{type(error).__name__}: {error} (see traceback.txt in the run's directory)")
         (Path(task.directory) / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
     else:
-        say("peak", peak_memory())
         say("done", None)

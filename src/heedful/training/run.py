@@ -204,9 +204,10 @@ def _cost(setting: Setting, progress: Progress, total_seconds: float) -> dict[st
     first_only = setting.checkpoint.transformer.head_shapes["classify"].reads in ("first", "pooled")
     once = forward_flops(shape, setting.train_lengths, first_only)
     passes = 1 if setting.frozen else 3 * progress.epochs  # a backward pass costs two forward ones
+    training = setting.feature_seconds + progress.seconds  # the features may be another run's work
     return {
-        "training_seconds": setting.feature_seconds + progress.seconds,
-        "total_seconds": total_seconds,
+        "training_seconds": training,
+        "total_seconds": max(training, total_seconds),
         "peak_memory_bytes": peak_memory(),
         "gpu_memory_bytes": peak_gpu_memory(setting.device),
         "flops": once * passes,

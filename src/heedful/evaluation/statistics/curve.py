@@ -9,7 +9,7 @@ from scipy import special
 
 Floats = npt.NDArray[np.float64]
 
-_POWERS = np.arange(0.02, 2.005, 0.01)
+_POWERS = np.arange(0.02, 2.005, 0.02)
 _DRAWS = 2000
 _WORTH = 0.01  # a gain that people would label for
 
