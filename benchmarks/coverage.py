@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heedful.evaluation.statistics.curve import learning_curve
 from heedful.evaluation.statistics.intervals import bootstrap_interval, t_interval
 from heedful.evaluation.statistics.paired import mcnemar, paired_bootstrap, permutation_over_examples
 
@@ -92,12 +93,29 @@ def tests(studies: int) -> list[dict[str, Any]]:
     return rows
 
 
+def curves(studies: int) -> None:
+    """Five sizes, errors that fall by a power of the rows or not at all: is the error with twice the rows inside its
+    interval, and how often is it said that more labels would help?"""
+    sizes = (280, 560, 1120, 2240, 4480)
+    for world, (a, b, c) in {"falling": (1.5, 0.4, 0.05), "flat": (0.0, 0.4, 0.3)}.items():
+        for seeds in (3, 5):
+            random, inside, told = np.random.default_rng(seeds), 0, 0
+            for study in range(studies):
+                errors = {n: (a * n**-b + c + random.normal(0, 0.01, seeds)).tolist() for n in sizes}
+                found = learning_curve(errors, study)
+                inside += found.low <= a * (2 * sizes[-1]) ** -b + c <= found.high
+                told += "more labels would help." in found.sentence
+            row = {"curve": world, "seeds": seeds, "covers": share(inside, studies), "would help": share(told, studies)}
+            print(json.dumps(row), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--studies", type=int, default=5000)
     studies = parser.parse_args().studies
     intervals(studies)
     tests(studies)
+    curves(studies // 5)  # a curve takes as long as many tests
 
 
 if __name__ == "__main__":

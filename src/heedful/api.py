@@ -33,11 +33,14 @@ def run(
     settings: Sequence[str] = (),
     seeds: int | Sequence[int] | None = None,
     out: str | Path | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     on: str | None = None,
 ) -> Study:
-    """Run a recipe (a file, or a built-in name) with its seeds, or go on where an earlier call was stopped. `on` is
-    "ray" or "ray://HOST:PORT" for a cluster."""
+    """Run a recipe (a file, or a built-in name) with its seeds, or go on where an earlier call was stopped.
+
+    `workers` runs are made at a time, in processes: here one if it is not said, on a cluster as many as it has cores.
+    `on` is "ray" or "ray://HOST:PORT" for a cluster.
+    """
     from heedful.recipes.reading import read_recipe
     from heedful.report.study import write_reports
     from heedful.studies.executors import executor_for
@@ -47,7 +50,7 @@ def run(
     name = Path(recipe).stem
     plan = plan_recipe(read_recipe(recipe, settings), name, range(seeds) if isinstance(seeds, int) else seeds)
     directory = Path(out) if out is not None else Path("runs") / name
-    place = executor_for(on, workers if on is None else None, len(plan.seeds) * len(plan.settings))
+    place = executor_for(on, workers if on is not None else workers or 1, len(plan.seeds) * len(plan.settings))
     study = run_study(plan, directory, **place._asdict())
     write_reports(directory)
     raise_failures(study)

@@ -19,7 +19,6 @@ def test_a_planted_law_is_found(a: float, b: float, c: float) -> None:
     found = learning_curve(law(a, b, c))
     assert (found.a, found.b, found.c) == pytest.approx((a, b, c), abs=1e-6)
     assert found.doubled == pytest.approx(a * 3200**-b + c)
-    assert found.error(400) == pytest.approx(a * 400**-b + c)
     assert (found.low, found.high) == pytest.approx((found.doubled, found.doubled), abs=1e-6)
 
 
@@ -50,7 +49,11 @@ def test_the_sentence_says_what_the_figures_say() -> None:
     assert verdict(learning_curve(law(2, 0.4, 0.0, 0.003))) == "would help."
     assert verdict(learning_curve(law(0, 0.4, 0.3, 0.003))) == "hardly help"
     assert verdict(learning_curve(law(0.5, 0.3, 0.1, 0.03, seed=3))) == "cannot tell"
-    assert verdict(learning_curve(law(2, 0.4, 0.0, seeds=1))) == "how sure"
+    alone = learning_curve(law(2, 0.4, 0.0, seeds=1))
+    assert (verdict(alone), alone.low, alone.gain_high) == ("how sure", None, None)
+    few = {n: scores for n, scores in law(2, 0.4, 0.0, 0.003).items() if n > 200}
+    assert "Three sizes cannot show" in learning_curve(few).sentence
+    assert "expects a log-loss of" in learning_curve(few, measure="log-loss").sentence
 
 
 def test_two_sizes_are_no_curve() -> None:
@@ -63,6 +66,8 @@ def test_the_intervals_hold() -> None:
     inside, wolf, truth = 0, 0, 1.5 * 3200**-0.4 + 0.05
     for seed in range(60):
         found = learning_curve(law(1.5, 0.4, 0.05, 0.01, seed=seed))
+        assert found.low is not None
+        assert found.high is not None
         inside += found.low <= truth <= found.high
         wolf += verdict(learning_curve(law(0, 0.4, 0.3, 0.01, seed=seed))) == "would help."
     assert inside >= 53

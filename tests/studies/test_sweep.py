@@ -10,10 +10,12 @@ import pytest
 from heedful.errors import RequestError
 from heedful.recipes.reading import make_recipe, sweep_settings
 from heedful.report.study import write_reports
+from heedful.studies.executors import Result, in_turn
 from heedful.studies.parts import StudyPlan, choose
 from heedful.studies.plan import plan_comparison, plan_recipe
 from heedful.studies.study import run_study
 from heedful.studies.table import latex, markdown
+from heedful.training.setting import load_data
 from training_samples import tiny_recipe, write_data, write_tiny
 
 SMALL: dict[str, Any] = {"model": {"name": "minilm"}, "data": {"name": "tickets"}}
@@ -66,7 +68,7 @@ def test_rows_are_taken_as_they_are() -> None:
         ({"training": {"lr": []}}, r"study\.training\.lr has no values"),
         ({"training": {"lrr": [1e-3]}}, r"setting 1 of the search: there is no key training\.lrr; did you mean"),
         ({"training": {"lr": ["fast"]}}, r"setting 1 of the search: training\.lr = 'fast' is not right"),
-        ({"training": {"lr": [1e-3]}, "rows": [{"training": {"lr": 1e-3}}]}, "more than one of axes, rows"),
+        ({"training": {"lr": [1e-3]}, "rows": [{"training": {"lr": 1e-3}}]}, "needs one of axes, rows and a curve"),
         ({"rows": [{"evaluation": {"test": True}}]}, "evaluation is not a table that can vary"),
         ({"training": {"seed": [[1]]}, "search": "random"}, r"needs study\.trials"),
         ({"training": {"epochs": list(range(1, 2000))}}, "makes 1999 settings"),
@@ -117,8 +119,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_test_is_touched_once_with_fresh_seeds(study: Path) -> None:
     facts = json.loads((study / "study.json").read_text())
+    n = facts["chosen"][0]["name"].split("-")[1]
     assert [r["name"] for r in facts["runs"]] == [
-        "r-1-seed0", "r-2-seed0", "r-1-seed1", "r-2-seed1", "r-chosen-seed2", "r-chosen-seed3",
+        "r-1-seed0", "r-2-seed0", "r-1-seed1", "r-2-seed1", f"r-{n}-chosen-seed2", f"r-{n}-chosen-seed3",
     ]  # fmt: skip
     for run in facts["runs"]:
         splits = json.loads((study / "runs" / run["name"] / "metrics.json").read_text())["splits"]
@@ -130,17 +133,17 @@ def test_test_is_touched_once_with_fresh_seeds(study: Path) -> None:
     rows = {r["setting"]: r for r in facts["table"]}
     best = max(("r-1", "r-2"), key=lambda name: rows[name]["dev_mean"])
     recipes = {s["name"]: s["recipe"] for s in [*facts["settings"], *facts["chosen"]]}
-    assert recipes["r-chosen"]["training"]["lr"] == recipes[best]["training"]["lr"]
-    assert rows["r-chosen"]["n"] == 2
+    assert recipes[f"{best}-chosen"]["training"]["lr"] == recipes[best]["training"]["lr"]
+    assert rows[f"{best}-chosen"]["n"] == 2
     model = (study / "best/model.safetensors").read_bytes()
-    assert any((study / f"runs/r-chosen-seed{s}/model/model.safetensors").read_bytes() == model for s in (2, 3))
+    assert any((study / f"runs/{best}-chosen-seed{s}/model/model.safetensors").read_bytes() == model for s in (2, 3))
 
 
 def test_the_tables(study: Path) -> None:
     with (study / "table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(r["setting"], r["training.lr"], r["n"]) for r in rows] == [
-        ("r-1", "1e-06", "2"), ("r-2", "0.005", "2"), ("r-chosen", rows[-1]["training.lr"], "2"),
+        ("r-1", "1e-06", "2"), ("r-2", "0.005", "2"), (rows[-1]["setting"], rows[-1]["training.lr"], "2"),
     ]  # fmt: skip
     assert rows[0]["test_mean"] == ""
     text = (study / "table.md").read_text()
@@ -177,12 +180,18 @@ def test_a_curve_is_each_setting_on_each_size() -> None:
 @pytest.mark.parametrize(
     ("study", "words"),
     [
-        ({"curve": [0.5]}, "is not two or more shares"),
-        ({"curve": [0.5, 0.25]}, "is not two or more shares"),
-        ({"curve": [0, 0.5]}, "is not two or more shares"),
+        ({"curve": [0.5]}, "neither rising shares"),
+        ({"curve": [0.5, 0.25]}, "neither rising shares"),
+        ({"curve": [0, 0.5]}, "neither rising shares"),
+        ({"curve": [1, 10, 100]}, "neither rising shares"),
+        ({"curve": [0.5, 1], "test": "all"}, r"study\.test means nothing with a curve"),
+        ({"training": {"lr": [1e-3]}, "trials": 2}, r'study\.trials means nothing with search = "grid"'),
+        ({"training": {"lr": [1e-3]}, "round": 2, "search": "random", "trials": 1}, r"study\.round means nothing"),
+        ({"rows": [{"training": {"lr": 1e-3}}], "draw_seed": 1}, r"study\.draw_seed means nothing with rows"),
+        ({"search": "tpe", "trials": 20}, "it has none"),
         ({"curve": ["half", 1]}, r"study\.curve"),
         ({"curve": [1.5, 2.5]}, r"data\.limit = 1\.5 is not right"),
-        ({"curve": [0.5, 1], "training": {"lr": [1e-3]}}, "more than one of axes, rows"),
+        ({"curve": [0.5, 1], "training": {"lr": [1e-3]}}, "needs one of axes, rows and a curve"),
     ],
 )
 def test_mistakes_in_a_curve(study: dict[str, Any], words: str) -> None:
@@ -209,20 +218,71 @@ def test_a_curve_from_beginning_to_report(tmp_path: Path) -> None:
         runs = [tmp_path / f"study/runs/r-{size}-seed{seed}/metrics.json" for seed in (0, 1)]
         found = [json.loads(run.read_text()) for run in runs]
         assert point["scores"] == [m["splits"]["test"]["accuracy"] for m in found]
-        tfidf = next(t["score"] for t in curve["tfidf"] if t["rows"] == point["rows"])
-        assert tfidf == found[0]["baselines"]["tfidf"]["test"]["accuracy"]
+        tfidf = next(t["scores"] for t in curve["tfidf"] if t["rows"] == point["rows"])
+        assert tfidf == [m["baselines"]["tfidf"]["test"]["accuracy"] for m in found]
     assert curve["fit"]["rows"] == 40
     facts = json.loads((tmp_path / "study/study.json").read_text())
-    assert facts["baselines"]["tfidf"]["test"]["accuracy"] == curve["tfidf"][-1]["score"]
+    assert facts["baselines"]["tfidf"]["test"]["accuracy"] == curve["tfidf"][-1]["scores"][0]
     assert "predicted" not in facts["baselines"]["tfidf"]
     *_, against = json.loads((tmp_path / "study/statistics.json").read_text())["comparisons"]
     ours = next(r for r in facts["table"] if r["setting"] == against["a"])["test_mean"]
     assert (against["b"], against["bootstrap"]["difference"]) == (
         "tfidf",
-        pytest.approx(ours - curve["tfidf"][-1]["score"]),
+        pytest.approx(ours - curve["tfidf"][-1]["scores"][0]),
     )
     write_reports(tmp_path / "study")
     report = (tmp_path / "study/report.md").read_text()
     assert "## Would more labels help?" in report
     assert curve["fit"]["sentence"] in report
     assert (tmp_path / "study/report/rows.png").stat().st_size > 5000
+
+
+def test_each_seed_of_a_curve_has_rows_of_its_own(tmp_path: Path) -> None:
+    recipe = plan_with(curve=[0.25, 0.5]).settings[0].recipe
+    data = load_data(recipe.data, 0), load_data(recipe.data, 1), load_data(recipe.data, 0)
+    assert data[0].train.rows == data[2].train.rows != data[1].train.rows
+    more = load_data(plan_with(curve=[0.25, 0.5]).settings[1].recipe.data, 0)
+    assert set(data[0].train.rows) < set(more.train.rows)
+
+
+def test_sizes_beyond_the_rows_are_refused(tmp_path: Path) -> None:
+    recipe = tiny_recipe(write_tiny(tmp_path / "model"), write_data(tmp_path / "data"), study={"curve": [20, 400]})
+    with pytest.raises(RequestError, match="400 rows are more than the 40"):
+        run_study(plan_recipe(recipe, "r", (0,)), tmp_path / "study", command="x", quiet=True, threads=1)
+
+
+def test_what_a_failure_hid_is_chosen_when_it_is_made(tmp_path: Path) -> None:
+    """The better setting fails at first, so the other is chosen; when it is made, the choice and its runs change."""
+    search = {"training": {"lr": [1e-8, 5e-3]}, "final_seeds": 1}
+    recipe = tiny_recipe(write_tiny(tmp_path / "model"), write_data(tmp_path / "data", 60, 30), study=search)
+    plan = plan_recipe(recipe, "r", (0,))
+
+    def failing(tasks: Any, watch: Any) -> Any:
+        for task in tasks:
+            if task.name == "r-2-seed0":
+                yield Result(task.name, "failed", "a power cut")
+            else:
+                yield from in_turn([task], watch)
+
+    first = run_study(plan, tmp_path / "study", command="x", quiet=True, executor=failing, threads=1)
+    assert [s["name"] for s in first["chosen"]] == ["r-1-chosen"]
+    second = run_study(plan, tmp_path / "study", command="x", quiet=True, threads=1)
+    assert [s["name"] for s in second["chosen"]] == ["r-2-chosen"]
+    assert [r["name"] for r in second["runs"]] == ["r-1-seed0", "r-2-seed0", "r-2-chosen-seed1"]
+    recipes = {s["name"]: s["recipe"] for s in [*second["settings"], *second["chosen"]]}
+    for run in second["runs"]:
+        manifest = json.loads((tmp_path / "study/runs" / run["name"] / "manifest.json").read_text())
+        assert manifest["recipe"] == recipes[run["setting"]]
+    third = run_study(plan_recipe(recipe, "r", (0, 1)), tmp_path / "study", command="x", quiet=True, threads=1)
+    assert third["table"][-1]["n"] == 1
+    assert third["runs"][-1]["name"].endswith("-chosen-seed2")
+
+
+def test_a_run_of_another_recipe_does_not_count(tmp_path: Path) -> None:
+    recipe = tiny_recipe(write_tiny(tmp_path / "model"), write_data(tmp_path / "data"))
+    plan = plan_recipe(recipe, "r", (0,))
+    run_study(plan, tmp_path / "study", command="x", quiet=True, threads=1)
+    path = tmp_path / "study/runs/r-seed0/manifest.json"
+    path.write_text(path.read_text().replace('"epochs": 3', '"epochs": 4'))
+    with pytest.raises(RequestError, match="another recipe or seed"):
+        run_study(plan, tmp_path / "study", command="x", quiet=True, threads=1)

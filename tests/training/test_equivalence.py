@@ -218,7 +218,8 @@ def test_cached_features_are_the_uncached_forward(reads: str, make: Maker, tmp_p
     rows, _ = texts(70)
     items = make_items(tokenizer, rows, None, 32)
     transformer.train()
-    method = Frozen(transformer, {"train": items, "dev": items[:5]}, CPU, tmp_path / "features")
+    folders = {"train": tmp_path / "a", "dev": tmp_path / "b"}
+    method = Frozen(transformer, {"train": items, "dev": items[:5]}, CPU, folders)
     with torch.no_grad():
         for row, item in enumerate(items):
             alone = features_of(transformer, [item], CPU)[0]
@@ -239,7 +240,7 @@ def test_a_head_trained_on_the_cache_is_the_head_trained_without_it(make: Maker,
     peer = deepcopy(transformer)
     items = make_items(tokenizer, rows, None, 32)
     body = {n: p.clone() for n, p in transformer.body.named_parameters()}
-    method = Frozen(transformer, {"train": items}, CPU, tmp_path / "features")
+    method = Frozen(transformer, {"train": items}, CPU, {"train": tmp_path / "features"})
     one = fit(method, Loss(CLASSES), torch.tensor(targets), tmp_path, lr=0.05, epochs=4)
     one.run()
 
@@ -263,9 +264,9 @@ def test_features_that_are_half_written_are_made_again(make: Maker, tmp_path: Pa
     items = make_items(tokenizer, texts(5)[0], None, 32)
     (tmp_path / "features").mkdir()
     (tmp_path / "features/.train.npy").write_bytes(b"\x93NUMPY half")
-    method = Frozen(transformer, {"train": items}, CPU, tmp_path / "features")
+    method = Frozen(transformer, {"train": items}, CPU, {"train": tmp_path / "features"})
     assert method.features["train"].shape == (5, 16)
-    again = Frozen(transformer, {"train": items}, CPU, tmp_path / "features")
+    again = Frozen(transformer, {"train": items}, CPU, {"train": tmp_path / "features"})
     np.testing.assert_array_equal(again.features["train"], method.features["train"])
 
 

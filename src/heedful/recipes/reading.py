@@ -45,11 +45,8 @@ def sweep_settings(sweeps: Sequence[str], curve: str | None = None) -> list[str]
         key, equals, values = sweep.partition("=")
         if not equals or not key.strip() or not values.strip():
             raise RequestError(f"--sweep {sweep}: write key=value,value, such as training.lr=1e-4,3e-4.")
-        low, dots, high = values.partition("..")
-        if dots:
-            ends = [_setting(f"x={end}")[1] for end in (low, high)]
-            if not all(isinstance(end, int | float) for end in ends):
-                raise RequestError(f"--sweep {sweep}: write key=low..high with two numbers, such as 1e-5..1e-3.")
+        ends = [_setting(f"x={end}")[1] for end in values.split("..")]
+        if len(ends) == 2 and all(isinstance(end, int | float) for end in ends):
             log = "true" if ends[0] > 0 and ends[1] / ends[0] >= 10 else "false"
             found.append(f"study.{key.strip()}={{low = {ends[0]!r}, high = {ends[1]!r}, log = {log}}}")
             continue
@@ -108,11 +105,16 @@ def _put(content: dict[str, Any], key: list[str], value: Any) -> None:
 
 def _sentence(error: ValidationError) -> str:
     """The first mistake; there may be more, but one at a time can be mended."""
-    mistake = error.errors()[0]
-    key = ".".join(str(part) for part in mistake["loc"] if not str(part).startswith(("list[", "int", "function")))
+    mistakes = error.errors()
+    ranges = [m for m in mistakes if "Range" in m["loc"] and (m["type"] == "extra_forbidden" or len(m["loc"]) > 4)]
+    if ranges and not any(isinstance(m["input"], list) for m in mistakes):  # a table was meant to be a range
+        mistakes = sorted(ranges, key=lambda m: m["type"] != "extra_forbidden")
+    mistake = mistakes[0]
+    passing = ("list[", "int", "function", "Range")
+    key = ".".join(str(part) for part in mistake["loc"] if not str(part).startswith(passing))
     if mistake["type"] == "extra_forbidden":
-        *table, name = [str(part) for part in mistake["loc"]]
-        allowed = list(_table(table).model_fields)
+        *table, name = [str(part) for part in mistake["loc"] if part != "Range"]
+        allowed = list((Range if "Range" in mistake["loc"] else _table(table)).model_fields)
         near = difflib.get_close_matches(name, allowed, 1)
         hint = f"did you mean {'.'.join([*table, near[0]])}?" if near else f"allowed are {', '.join(allowed)}."
         return f"there is no key {key}; {hint}"
@@ -164,10 +166,6 @@ def _refuse_contradictions(recipe: Recipe, place: str) -> None:
 def _check_study(study: StudyTable, place: str) -> None:
     if study.search != "grid" and study.trials is None:
         raise RequestError(f'{place}: study.search = "{study.search}" needs study.trials, how many settings to try.')
-    if study.search != "grid" and study.rows:
-        raise RequestError(f'{place}: study.rows are tried one by one; leave study.search = "{study.search}" out.')
-    if study.search != "tpe" and study.prune:
-        raise RequestError(f'{place}: study.prune needs rounds to learn from; set study.search = "tpe".')
     for table in ("model", "data", "objective", "tuning", "training"):
         for key, values in getattr(study, table).items():
             if isinstance(values, Range) and study.search == "grid":

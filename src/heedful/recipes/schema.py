@@ -67,6 +67,9 @@ class DataTable(Table):
     """Train on this many rows only, the first of a seeded shuffle: fewer rows are a part of more."""
     fraction: float | None = Field(None, gt=0, le=1)
     """Train on this share of the rows only, picked as for `limit`."""
+    redraw: bool = False
+    """Whether `limit` and `fraction` pick other rows for each seed of a run, so that the spread over seeds holds that
+    chance too, as learning curves do; else all runs see the same rows."""
 
 
 class ObjectiveTable(Table):

@@ -8,7 +8,7 @@ from heedful.report.comparison import Comparison
 from heedful.report.files import number, records, table
 from heedful.report.pieces import Block, Column, Figure, Prose, Row, Section, Table
 from heedful.report.pieces import section as make_section
-from heedful.report.words import NOTHING, count, figure, mean_and_deviation, metric_title, plain
+from heedful.report.words import NOTHING, count, mean_and_deviation, metric_title, plain
 
 _STEPS = 40  # points of a drawn curve
 
@@ -25,20 +25,21 @@ def more_labels(c: Comparison) -> Section | None:
         for point in records(curve, "points"):
             seeds += [{"setting": name, "rows": point["rows"], "score": score} for score in point["scores"]]
         lines += _fitted(name, curve)
-    tfidf = [{"setting": "TF-IDF", "rows": p["rows"], "score": p["score"]} for p in records(curves[0], "tfidf")]
+    tfidf = [{"rows": p["rows"], "score": _mean(p)} for p in records(curves[0], "tfidf")]
     metric = plain(curves[0].get("metric"))
     chart = charts.size_curve(seeds, lines, tfidf, f"{metric_title(metric)} on {c.split}", names)
-    caption = (
-        f"{metric_title(metric)} on {c.split} against the rows trained on, logarithmic. Dots are seeds; the lines are "
-        "the fitted curves, drawn on to twice the rows"
-        + (", with the 95 % interval there; dashed is TF-IDF with a linear model on the same rows." if tfidf else ".")
-    )
+    caption = f"{metric_title(metric)} on {c.split} against the rows trained on, logarithmic. Dots are seeds."
+    if lines:
+        caption += " The lines are the fitted curves, drawn on to twice the rows"
+        caption += ", with the 95 % interval there." if any("low" in line for line in lines) else "."
+    if tfidf:
+        caption += " Dashed is TF-IDF with a linear model on the same rows, the mean over the seeds."
     blocks: list[Block] = [Prose(f"{plain(k.get('group'))}: {_sentence(k)}") for k in curves]
     blocks += [Figure("rows", caption[0].upper() + caption[1:], chart), _table(curves, str(c.split), metric)]
     note = (
-        "Each size is trained for the same number of epochs, so fewer rows also mean fewer steps; smaller sets are "
-        "parts of larger ones. The curve is error = a·n^−b + c, fitted to the means; its intervals come from the "
-        "spread of the seeds alone."
+        "Each size is trained for the same number of epochs, so fewer rows also mean fewer steps. Each seed draws rows "
+        "of its own, fewer being a part of more. The curve is error = a·n^−b + c, fitted to the means; its intervals "
+        "come from the spread over the seeds, for these examples."
     )
     return make_section("labels", "Would more labels help?", [*blocks, Prose(note, "note")])
 
@@ -51,7 +52,7 @@ def _sentence(curve: dict[str, Any]) -> str:
 def _fitted(name: str, curve: dict[str, Any]) -> list[dict[str, Any]]:
     """Points of the fitted curve as scores; the last one, at twice the rows, has the interval."""
     fit = table(curve, "fit")
-    known = {key: number(fit, key) for key in ("a", "b", "c", "rows", "low", "high")}
+    known = {key: number(fit, key) for key in ("a", "b", "c", "rows")}
     sizes = [number(p, "rows") for p in records(curve, "points")]
     if any(v is None for v in [*known.values(), *sizes]) or not sizes:
         return []
@@ -64,8 +65,10 @@ def _fitted(name: str, curve: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"setting": name, "rows": n, "score": score(v["a"] * n ** -v["b"] + v["c"])} for n in at
     ]
-    low, high = sorted((score(v["low"]), score(v["high"])))
-    found[-1] |= {"low": low, "high": high}
+    ends = [number(fit, key) for key in ("low", "high")]
+    if ends[0] is not None and ends[1] is not None:
+        low, high = sorted((score(ends[0]), score(ends[1])))
+        found[-1] |= {"low": low, "high": high}
     return found
 
 
@@ -76,9 +79,13 @@ def _table(curves: list[dict[str, Any]], split: str, metric: str) -> Table:
         by_rows = {int(p["rows"]): p["scores"] for p in records(k, "points")}
         cells = [mean_and_deviation(summarise(by_rows[n]), 3) if n in by_rows else NOTHING for n in sizes]
         rows.append(Row((plain(k.get("group")), *cells)))
-    theirs = {int(p["rows"]): p["score"] for k in curves for p in records(k, "tfidf")}
+    theirs = {int(p["rows"]): summarise(p["scores"]) for k in curves for p in records(k, "tfidf")}
     if theirs:
-        cells = [figure(theirs.get(n), 3) for n in sizes]
+        cells = [mean_and_deviation(theirs[n], 3) if n in theirs else NOTHING for n in sizes]
         rows.append(Row(("TF-IDF and a linear model", *cells), "baseline"))
     columns = (Column("rows trained on"), *(Column(count(n), numeric=True) for n in sizes))
     return Table(f"{metric_title(metric)} on {split} by training rows, mean ± standard deviation", columns, tuple(rows))
+
+
+def _mean(point: dict[str, Any]) -> float:
+    return float(summarise(point["scores"])["mean"])

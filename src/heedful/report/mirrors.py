@@ -37,7 +37,7 @@ class Mirrored:
     def fingerprint(self) -> str:
         """Equal for runs whose numbers are equal to the bit: of another run, a mirror would be a mixture."""
         m = self.run.manifest
-        facts = {key: m.get(key) for key in ("recipe", "seed", "versions", "threads", "device")}
+        facts = {key: m.get(key) for key in ("recipe", "seed", "bars", "versions", "threads", "device")}
         facts |= {"data": table(m, "data").get("fingerprints"), "model": table(m, "model").get("fingerprint")}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -39,9 +39,16 @@ def search(c: Comparison) -> Section | None:
     columns = tuple(Column(h, numeric=i > 0) for i, h in enumerate(headings))
     made = tuple(Row(tuple(line), "best" if i == best else "") for i, line in enumerate(cells))
     note = (
-        "Shaded is the best mean on dev. It was run again with seeds that took no part in the search, and only then on "
-        "test, so that the scores above are not flattered by the choice."
+        "Shaded is the chosen one, the best mean on dev. It was run again with seeds that took no part in the search, "
+        "and only then on test, so that the scores above are not flattered by the choice."
     )
+    if plain(table(c.study.facts, "search").get("search")) == "tpe":
+        note += " The settings were proposed by TPE, round by round, from the scores of the rounds before."
+    if any(row.get("pruned") for row in rows):
+        note += (
+            " “Stopped” says after which epoch a run was ended because it was behind the median of earlier rounds; "
+            "such a setting is not chosen."
+        )
     whole = Table("Every setting that was tried", columns, made)
     blocks: list[Block] = [whole]
     if len(rows) > MOST_ROWS + 3:

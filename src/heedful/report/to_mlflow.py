@@ -44,8 +44,15 @@ def to_mlflow(directory: Path, place: str) -> tuple[str, str]:
                 client.set_experiment_tag(experiment, "mlflow.note.content", verdict(compare(read_study(directory))))
             problems = [_mirror(client, experiment, one) for one in runs]
         except (MlflowException, OSError) as error:
-            raise WorkError(f"MLflow at {address} failed ({_reason(error)}); the same line tries again.") from None
-    return address, next(filter(None, problems), "")
+            raise WorkError(
+                f"MLflow at {_public(address)} failed ({_reason(error)}); the same line tries again."
+            ) from None
+    return _public(address), next(filter(None, problems), "")
+
+
+def _public(address: str) -> str:
+    """Without a name and password that may be in it."""
+    return re.sub(r"//[^/@]*@", "//", address)
 
 
 def _address(place: str) -> tuple[str, str | None]:
@@ -103,7 +110,9 @@ def _client(address: str) -> Any:
             client = MlflowClient(tracking_uri=address, registry_uri=address)
             client.search_experiments(max_results=1)
     except (MlflowException, OSError, ValueError) as error:
-        raise RequestError(f"MLflow at {address} cannot be used ({_reason(error)}); check the address.") from None
+        raise RequestError(
+            f"MLflow at {_public(address)} cannot be used ({_reason(error)}); check the address."
+        ) from None
     return client
 
 

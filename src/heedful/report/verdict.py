@@ -52,7 +52,7 @@ def _runner_up(c: Comparison, best: Setting, other: Setting) -> str:
     words = f"Next comes {other.name} with {_told(second)}."
     tested = _test_of(c, best.name, other.name)
     if tested is not None:
-        return f"{words} {_tested(tested)}"
+        return f"{words} {_tested(tested, max(first['n'], second['n']) > 1)}"
     touching = overlap(first, second)
     if touching is None:
         return f"{words} Without several seeds of both, the order of the two may be chance."
@@ -67,11 +67,11 @@ def _test_of(c: Comparison, a: str, b: str) -> dict[str, Any] | None:
     return next((row for row in rows if {row.get("a"), row.get("b")} == {a, b}), None)
 
 
-def _tested(row: dict[str, Any]) -> str:
+def _tested(row: dict[str, Any], seeds: bool) -> str:
     """Whether the difference of the two is significant, how that was tested, and what these seeds could have shown."""
     p, least = number(row, "p_corrected"), number(table(row, "detectable"), "difference")
     told = f"p = {p:.3f}" if p is not None and p >= 0.001 else "p < 0.001"
-    how = "paired bootstrap over examples and seeds, corrected for the number of comparisons"
+    how = f"paired bootstrap over examples{' and seeds' if seeds else ''}, corrected for the number of comparisons"
     if p is not None and p <= 0.05:
         return f"The difference is significant ({told}; {how})."
     words = f"The difference is not significant ({told}; {how})"
@@ -94,10 +94,10 @@ def _against_baseline(c: Comparison, best: Setting) -> str:
     ahead = ours["mean"] > value if up else ours["mean"] < value
     tested = _test_of(c, best.name, name)
     if not ahead:
-        end = "" if tested is None else f" {_tested(tested)}"
+        end = "" if tested is None else f" {_tested(tested, ours['n'] > 1)}"
         return f"{start}, which no setting improves on: on this evidence the simpler model will do.{end}"
     if tested is not None:
-        return f"{start}. {_tested(tested)}"
+        return f"{start}. {_tested(tested, ours['n'] > 1)}"
     if ours["low"] is None:
         return (
             f"{start}, below {best.name} in its one run." if up else f"{start}, worse than {best.name} in its one run."

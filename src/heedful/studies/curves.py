@@ -30,8 +30,9 @@ def learning_curves(study: Path, facts: Mapping[str, Any], split: str) -> list[d
 def _points(
     study: Path, runs: Sequence[Mapping[str, Any]], names: Sequence[str], split: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
-    by_rows: dict[int, list[float]] = {}
-    theirs: dict[int, float] = {}
+    """By number of rows, the scores of each seed: ours, and those of TF-IDF on the same rows."""
+    ours: dict[int, dict[int, float]] = {}
+    theirs: dict[int, dict[int, float]] = {}
     metric = ""
     for run in runs:
         known = facts_of(study / "runs" / run["name"]) if run["setting"] in names else None
@@ -39,14 +40,16 @@ def _points(
             continue
         manifest, metrics = known
         metric, rows = metrics["primary"], manifest["data"]["sizes"]["train"]
-        score = metrics["splits"].get(split, {}).get(metric)
-        if score is not None:
-            by_rows.setdefault(rows, []).append(score)
-        tfidf = (metrics.get("baselines") or {}).get("tfidf", {}).get(split, {}).get(metric)
-        if tfidf is not None:
-            theirs[rows] = tfidf
-    points = [{"rows": rows, "scores": scores} for rows, scores in sorted(by_rows.items())]
-    return points, [{"rows": rows, "score": score} for rows, score in sorted(theirs.items())], metric
+        tfidf = (metrics.get("baselines") or {}).get("tfidf", {})
+        for found, scores in ((ours, metrics["splits"]), (theirs, tfidf)):
+            score = scores.get(split, {}).get(metric)
+            if score is not None:
+                found.setdefault(rows, {})[run["seed"]] = score
+    listed = [
+        [{"rows": rows, "scores": list(by_seed.values())} for rows, by_seed in sorted(found.items())]
+        for found in (ours, theirs)
+    ]
+    return listed[0], listed[1], metric
 
 
 def _fit(points: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any] | None:
@@ -54,4 +57,5 @@ def _fit(points: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any] | N
     if len(points) < 3:
         return None
     errors = {p["rows"]: [s if metric == "log_loss" else 1 - s for s in p["scores"]] for p in points}
-    return asdict(learning_curve(errors))
+    measure = {"accuracy": "error", "log_loss": "log-loss"}.get(metric, f"distance of {metric} from 1")
+    return asdict(learning_curve(errors, measure=measure))

@@ -15,7 +15,6 @@ from heedful.training.setting import Setting, prepare
 from heedful.training.shelf import Shelf
 from heedful.training.threads import threads_of
 
-_ROWS = 32
 _KINDS = 6  # that are measured; a search among more models takes the mean of these
 
 
@@ -27,20 +26,23 @@ class Pace:
     training: float
 
 
-def expected_seconds(runs: Iterable[Recipe], dataset: Dataset, threads: int | None) -> float:
-    """Of all these runs one after another, each with the threads that it will have. Rough: half or twice as long is
-    possible, since machines are shared and a step says little of the next. Features of frozen bodies count once."""
+def expected_seconds(runs: Iterable[tuple[Recipe, int]], dataset: Dataset, threads: int | None) -> float:
+    """Of all these runs (recipe and seed) one after another, each with the threads that it will have; `dataset` has all
+    rows. Rough: half or twice as long is possible, since machines are shared and a step says little of the next. The
+    features of a frozen body count once."""
     paces: dict[str, Pace] = {}
     seen: set[str] = set()
     total = 0.0
-    for recipe in runs:
-        kind = json.dumps(
-            [recipe.model.model_dump(), recipe.tuning.method, recipe.training.max_length, recipe.training.long_texts]
-        )
+    for recipe, seed in runs:
+        table = recipe.training
+        facts = [recipe.model.model_dump(exclude={"dropout"}), recipe.tuning.method, table.max_length, table.long_texts]
+        kind = json.dumps(facts)
         if kind not in paces:
             paces[kind] = _measure(recipe, dataset, threads) if len(paces) < _KINDS else _mean(paces.values())
-        total += _seconds(recipe, dataset, paces[kind], new=kind not in seen)
-        seen.add(kind)
+        drawn = seed if recipe.data.redraw else None
+        rows = json.dumps([facts, recipe.data.limit, recipe.data.fraction, drawn])
+        total += _seconds(recipe, dataset, paces[kind], new=rows not in seen)
+        seen.add(rows)
     return total
 
 
@@ -57,7 +59,8 @@ def _seconds(recipe: Recipe, dataset: Dataset, pace: Pace, new: bool) -> float:
 
 
 def _measure(recipe: Recipe, dataset: Dataset, threads: int | None) -> Pace:
-    sample = replace(dataset, train=_typical(dataset.train), dev=None, test=None)
+    rows_of_a_step = max(1, min(32, recipe.training.batch_size // recipe.training.accumulate))
+    sample = replace(dataset, train=_typical(dataset.train, rows_of_a_step), dev=None, test=None)
     with tempfile.TemporaryDirectory() as folder, threads_of(recipe.training.threads or threads):
         setting = prepare(recipe, 0, sample, Shelf(Path(folder)))
         rows = list(range(len(sample.train)))
@@ -83,13 +86,13 @@ def _step(setting: Setting, rows: list[int]) -> None:
         parameter.grad = None
 
 
-def _typical(train: Examples) -> Examples:
-    """As many rows as a batch has, of about the mean length: batches are made of rows of similar length."""
+def _typical(train: Examples, count: int) -> Examples:
+    """So many rows of about the mean length: batches are made of rows of similar length."""
     lengths = [len(text) for text in train.texts]
     if train.pairs is not None:
         lengths = [n + len(pair) for n, pair in zip(lengths, train.pairs, strict=True)]
     mean = sum(lengths) / max(1, len(lengths))
-    return train.take(sorted(sorted(range(len(lengths)), key=lambda i: abs(lengths[i] - mean))[:_ROWS]))
+    return train.take(sorted(sorted(range(len(lengths)), key=lambda i: abs(lengths[i] - mean))[:count]))
 
 
 def _mean(paces: Iterable[Pace]) -> Pace:

@@ -102,7 +102,12 @@ def _of_classes(
 ) -> dict[str, Any]:
     data = facts["data"]
     sign = -1 if any(row.get("metric") == "log_loss" for row in rows) else 1
-    ranked = sorted((r for r in rows if f"{split}_mean" in r), key=lambda r: -sign * r.get("dev_mean", 0.0))
+    whole = [r for r in rows if f"{split}_mean" in r and not r.get("pruned")] or [
+        r for r in rows if f"{split}_mean" in r
+    ]
+    ranked = sorted(
+        whole, key=lambda r: -sign * r.get("dev_mean", 0.0)
+    )  # what was stopped early is compared with nothing
     runs = {
         row["setting"]: [r["name"] for r in facts["runs"] if (r["setting"], r["state"]) == (row["setting"], "done")]
         for row in ranked

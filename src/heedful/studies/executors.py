@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,9 +17,11 @@ from typing import Any, NamedTuple
 from heedful.errors import RequestError, WorkError
 from heedful.training.cost import available_memory
 from heedful.training.progress import Narrator
+from heedful.training.shelf import Busy
 
 TRIES = 3
 _SPARE = 300_000_000  # bytes left to others when a further run is started
+PATIENCE = 60.0  # seconds for what is left of a lost run to let go of its directory
 _GUESS = 1_000_000_000  # bytes that a run takes, until one has said
 
 
@@ -70,21 +74,40 @@ def perform(task: Task, narrator: Narrator | None = None) -> None:
     )
 
 
+def attempt(task: Task, narrator: Narrator, patience: float = 0.0) -> tuple[str, str | None]:
+    """Does the task and says how it ended: "done", "failed" or, if the request was wrong, "request", with the reason.
+    What nobody foresaw is a failure too, and its traceback is kept in the run's directory. `patience`: seconds in which
+    what is left of a run that was killed may let go of the directory."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            perform(task, narrator)
+            return "done", None
+        except Busy as error:
+            if time.monotonic() >= until:
+                return "request", str(error)
+            time.sleep(0.5)
+        except RequestError as error:
+            return "request", str(error)
+        except WorkError as error:
+            return "failed", str(error)
+        except OSError as error:
+            what = f"{error.filename or 'a file'}: could not be read or written ({error.strerror or error})."
+            return "failed", what
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                text = traceback.format_exc()
+                (Path(task.directory) / "traceback.txt").write_text(text, encoding="utf-8")
+            return "failed", f"{type(error).__name__}: {error} (see traceback.txt in the run's directory)"
+
+
 def in_turn(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
     """One after another in this process; a run that fails does not stop the others."""
     for task in tasks:
-        try:
-            perform(task, Narrator(task.name, tell=watch))
-        except WorkError as error:
-            yield Result(task.name, "failed", str(error))
-        except OSError as error:
-            yield Result(task.name, "failed", told(error))
-        else:
-            yield Result(task.name, "done")
-
-
-def told(error: OSError) -> str:
-    return f"{error.filename or 'a file'}: could not be read or written ({error.strerror or error})."
+        state, reason = attempt(task, Narrator(task.name, tell=watch))
+        if state == "request":
+            raise RequestError(str(reason))
+        yield Result(task.name, state, reason)
 
 
 class Place(NamedTuple):
@@ -243,19 +266,6 @@ def _main(task: Task, mouth: Any, leash: Any) -> None:
             mouth.send((kind, content))
 
     try:
-        perform(task, Narrator(task.name, tell=lambda _, news: say("news", news)))
-    except RequestError as error:
-        say("request", str(error))
-    except WorkError as error:
-        say("failed", str(error))
+        say(*attempt(task, Narrator(task.name, tell=lambda _, news: say("news", news)), PATIENCE))
     except KeyboardInterrupt:
         say("failed", "stopped")
-    except OSError as error:
-        say("failed", told(error))
-    except Exception as error:
-        import traceback
-
-        say("failed", f"{type(error).__name__}: {error} (see traceback.txt in the run's directory)")
-        (Path(task.directory) / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
-    else:
-        say("done", None)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -10,19 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from heedful.errors import RequestError, WorkError
-from heedful.studies.executors import TRIES, Executor, Result, Task, Watch, perform, told
+from heedful.errors import RequestError
+from heedful.studies.executors import PATIENCE, TRIES, Executor, Result, Task, Watch, attempt
 from heedful.training.progress import Narrator
-from heedful.training.shelf import Busy
 
-_PATIENCE = 60.0  # seconds for what is left of a run on a lost node to let go of its directory
 _SETTINGS = ("HEEDFUL_DATA", "HEEDFUL_CACHE", "HF_HOME", "HF_HUB_OFFLINE")
 
 
 def on_ray(address: str, workers: int | None = None) -> Executor:
-    """`address` is "ray" (the cluster that RAY_ADDRESS names or that runs here, else one of this machine's cores) or
-    ray://host:port. As many tasks at a time as the cluster has cores, or `workers`. Where a worker or a node is lost,
-    Ray starts the task again elsewhere, and the run goes on from its last checkpoint."""
+    """`address` is "ray" (the cluster that RAY_ADDRESS names or that runs here; if there is none, this machine becomes
+    one for the time being) or ray://host:port. As many tasks at a time as the cluster has cores, or `workers`. Where a
+    worker or a node is lost, Ray starts the task again elsewhere, and the run goes on from its last checkpoint."""
     try:
         import ray
     except ImportError:
@@ -30,24 +27,28 @@ def on_ray(address: str, workers: int | None = None) -> Executor:
 
     def executor(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
         waiting = deque(tasks)
-        if waiting:
+        if not waiting:
+            return
+        ours = not ray.is_initialized()
+        if ours:
             _connect(ray, address)
+        try:
             yield from _Tasks(ray, workers, watch).work(waiting)
+        finally:
+            if ours:
+                ray.shutdown()
 
     return executor
 
 
 def _connect(ray: Any, address: str) -> None:
-    if ray.is_initialized():
-        return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default is to change, and it says so
-    held = {name: os.environ[name] for name in _SETTINGS if name in os.environ}
     where = {"address": address} if address != "ray" else {"include_dashboard": False}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what matters comes as an error
-            ray.init(**where, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": held})
+            ray.init(**where, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise RequestError(f"--on {address}: no Ray cluster answers there ({reason}).") from None
@@ -58,8 +59,11 @@ class _Tasks:
         self.ray, self.workers, self.watch = ray, workers, watch
         self.running: dict[Any, Task] = {}
         self.post = ray.remote(num_cpus=0, max_restarts=-1)(_Post).remote()
-        gpus = 1 if ray.cluster_resources().get("GPU") else 0  # without asking for one, a task would not see it
-        self.remote = ray.remote(max_retries=TRIES - 1, retry_exceptions=False, num_gpus=gpus)(_on_node)
+        self.remote = ray.remote(max_retries=TRIES - 1, retry_exceptions=False)(_on_node)
+        self.gpu = bool(ray.cluster_resources().get("GPU"))
+        self.cores = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
+        held = {name: os.environ[name] for name in _SETTINGS if name in os.environ}
+        self.environment = {"env_vars": held} if held else None
 
     def work(self, waiting: deque[Task]) -> Iterator[Result]:
         try:
@@ -76,8 +80,15 @@ class _Tasks:
 
     def _start(self, task: Task) -> Any:
         placed = replace(task, directory=str(Path(task.directory).resolve()), shelf=str(Path(task.shelf).resolve()))
-        threads = (task.recipe["training"].get("threads") or task.threads) or 1
-        return self.remote.options(num_cpus=threads, name=task.name).remote(placed, str(Path.cwd()), self.post)
+        table = task.recipe["training"]
+        threads = table.get("threads") or task.threads or 1
+        if threads > self.cores:  # Ray would wait for such a node for ever
+            raise RequestError(
+                f"training.threads = {threads}: no node of the cluster has more than {self.cores:g} cores; lower it."
+            )
+        gpus = 1 if self.gpu and table.get("device") != "cpu" else 0  # without asking for one, it would not see it
+        options = {"num_cpus": threads, "num_gpus": gpus, "name": task.name, "runtime_env": self.environment}
+        return self.remote.options(**options).remote(placed, str(Path.cwd()), self.post)
 
     def _hear(self) -> None:
         with contextlib.suppress(self.ray.exceptions.RayError):  # whoever carried the news may have been lost
@@ -89,6 +100,10 @@ class _Tasks:
             state, reason = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
             kind = type(error).__name__
+            if isinstance(
+                error, self.ray.exceptions.RayTaskError
+            ):  # it did not even begin, such as without heedful there
+                return Result(task.name, "failed", f"its node could not run it ({kind}: {_last_line(error)}).")
             return Result(task.name, "failed", f"its worker was lost {TRIES} times ({kind}); is there enough memory?")
         if state == "request":
             raise RequestError(reason)
@@ -100,7 +115,7 @@ class _Tasks:
             with contextlib.suppress(self.ray.exceptions.RayError):
                 self.ray.cancel(reference, force=False)
         if self.running:
-            self.ray.wait(list(self.running), num_returns=len(self.running), timeout=_PATIENCE)
+            self.ray.wait(list(self.running), num_returns=len(self.running), timeout=PATIENCE)
         self.ray.kill(self.post)
 
 
@@ -124,20 +139,12 @@ def _on_node(task: Task, folder: str, post: Any) -> tuple[str, str | None]:
         missing = folder if Path(task.shelf).parent.is_dir() else str(Path(task.shelf).parent)
         return "request", f"--on ray: a node of the cluster does not see {missing}; use a disk that all nodes share."
     os.chdir(folder)  # a recipe names its files from there
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            perform(task, Narrator(task.name, tell=lambda name, news: post.say.remote(name, news)))
-            return "done", None
-        except Busy as error:
-            if time.monotonic() > until:
-                return "failed", str(error)
-            time.sleep(1)
-        except RequestError as error:
-            return "request", str(error)
-        except WorkError as error:
-            return "failed", str(error)
-        except KeyboardInterrupt:
-            return "failed", "stopped"
-        except OSError as error:
-            return "failed", told(error)
+    try:
+        return attempt(task, Narrator(task.name, tell=lambda name, news: post.say.remote(name, news)), PATIENCE)
+    except KeyboardInterrupt:
+        return "failed", "stopped"
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else ""

@@ -56,6 +56,8 @@ class StudyPlan:
     """Whether runs that fall behind earlier rounds are stopped."""
     earlier: tuple[SettingPlan, ...] = ()
     """The settings of the rounds before this one."""
+    search: Mapping[str, Any] | None = None
+    """What [study] says, for the record."""
 
     def jobs(self, directory: Path) -> Iterator[Job]:
         """Seed by seed, so that a study that is stopped early has compared all settings on some seeds."""
@@ -73,7 +75,8 @@ class StudyPlan:
 
     def after(self, rows: Sequence[Mapping[str, Any]], courses: Sequence[Course]) -> "StudyPlan | None":
         """What comes next, given the rows of the table so far: the search's next round, or the chosen settings with
-        fresh seeds and their test."""
+        fresh seeds and their test. Runs of a choice bear its name: should another sitting choose otherwise, because a
+        run that had failed is made or there are more seeds, they do not meet."""
         tried = (*self.earlier, *self.settings)
         if self.rounds is not None:
             settings = self.rounds(_trials(tried, rows, courses))
@@ -89,7 +92,7 @@ class StudyPlan:
                 setting = by_name[best["setting"]]
                 content = setting.recipe.model_dump(exclude={"seeds", "study"})
                 content["evaluation"] |= {"test": True}
-                chosen.append(replace(setting, name=f"{group}-chosen", recipe=make_recipe(content)))
+                chosen.append(replace(setting, name=f"{setting.name}-chosen", recipe=make_recipe(content)))
         first = max(self.seeds) + 1
         return StudyPlan(tuple(chosen), tuple(range(first, first + self.final_seeds))) if chosen else None
 

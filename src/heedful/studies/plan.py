@@ -42,8 +42,9 @@ def plan_comparison(
         if not given or len(set(given)) != len(given):
             raise RequestError(f"{what}: name each one once, at least one.")
     for table, key, option in (("model", "name", "--models"), ("tuning", "method", "--methods")):
-        if key in ((changes or {}).get(table) or {}):
-            raise RequestError(f"--set {table}.{key}: say it with {option}, which names what is compared.")
+        swept = ((changes or {}).get("study") or {}).get(table) or {}
+        if key in ((changes or {}).get(table) or {}) or key in swept:
+            raise RequestError(f"{table}.{key}: say it with {option}, which names what is compared.")
     settings = []
     for model in models:
         for method in methods:

@@ -22,23 +22,46 @@ _MOST = 1000  # settings of a study
 def searched(settings: tuple[SettingPlan, ...], seeds: tuple[int, ...], study: StudyTable | None) -> StudyPlan:
     """Each setting with everything that [study] says to try of it; without that, as it is."""
     bases = tuple(replace(s, recipe=s.recipe.model_copy(update={"study": None})) for s in settings)
-    axes, rows = _axes(study), _rows(study)
-    if study is None or not (axes or rows or study.curve):
+    if study is None:
         return StudyPlan(bases, seeds)
-    if bool(axes) + bool(rows) + bool(study.curve) > 1:
-        raise RequestError("[study] has more than one of axes, rows and a curve; keep one of them.")
+    axes, rows = _axes(study), _rows(study)
+    _refuse_idle_keys(study, axes)
+    plan = StudyPlan(bases, seeds, study.final_seeds if study.test == "chosen" else 0, search=_said(study))
     if study.curve:
-        return StudyPlan(tuple(s for base in bases for s in _curve(base, study.curve)), seeds)
-    final = study.final_seeds if study.test == "chosen" else 0
+        return replace(plan, settings=tuple(s for b in bases for s in _curve(b, study.curve)), final_seeds=0)
     if study.search == "tpe":
 
         def rounds(tried: Mapping[str, Sequence[Trial]]) -> tuple[SettingPlan, ...]:
             return tuple(s for base in bases for s in _round(base, axes, tried.get(base.name, ()), study))
 
-        return StudyPlan(rounds({}), seeds, final, rounds, study.prune is not False)
+        # at one epoch, a short schedule is further than a long one: they cannot be held against each other
+        prune = "training.epochs" not in axes if study.prune is None else study.prune
+        return replace(plan, settings=rounds({}), rounds=rounds, prune=prune)
     tried = rows or (_drawn(axes, study) if study.search == "random" else _grid(axes))
-    found = [setting for base in bases for setting in _numbered(base, tried, study, 0, len(tried))]
-    return StudyPlan(tuple(found), seeds, final)
+    return replace(plan, settings=tuple(s for b in bases for s in _numbered(b, tried, study, 0, len(tried))))
+
+
+def _said(study: StudyTable) -> dict[str, Any]:
+    content: dict[str, Any] = study.model_dump(mode="json", exclude_unset=True)
+    return content
+
+
+def _refuse_idle_keys(study: StudyTable, axes: Axes) -> None:
+    """What would be read and not heeded is a mistake."""
+    kinds = [kind for kind, there in (("axes", axes), ("rows", study.rows), ("a curve", study.curve)) if there]
+    if len(kinds) != 1:
+        raise RequestError(f"[study] needs one of axes, rows and a curve; it has {' and '.join(kinds) or 'none'}.")
+    heeded = {"a curve": {"curve"}, "rows": {"rows", "test", "final_seeds"}}.get(kinds[0])
+    if heeded is None:
+        heeded = {*_TABLES, "search", "test", "final_seeds"}
+        heeded |= {"trials", "draw_seed"} if study.search != "grid" else set()
+        heeded |= {"round", "prune"} if study.search == "tpe" else set()
+    idle = sorted(study.model_fields_set - heeded)
+    if idle:
+        with_what = kinds[0] if kinds[0] != "axes" else f'search = "{study.search}"'
+        raise RequestError(f"study.{idle[0]} means nothing with {with_what}; leave it out.")
+    if study.prune and "training.epochs" in axes:
+        raise RequestError("study.prune compares runs epoch by epoch; do not search over training.epochs with it.")
 
 
 def _numbered(
@@ -63,14 +86,15 @@ def _round(base: SettingPlan, axes: Axes, tried: Sequence[Trial], study: StudyTa
 
 
 def _curve(base: SettingPlan, sizes: Sequence[float]) -> list[SettingPlan]:
-    """The setting on each share or number of the training rows."""
-    if list(sizes) != sorted(set(sizes)) or sizes[0] <= 0 or len(sizes) < 2:
-        raise RequestError(f"study.curve = {list(sizes)} is not two or more shares or numbers of rows that rise.")
+    """The setting on each share or number of the training rows, which are drawn anew for each seed."""
+    shares = all(size <= 1 for size in sizes)
+    if list(sizes) != sorted(set(sizes)) or sizes[0] <= 0 or len(sizes) < 2 or (not shares and sizes[0] <= 1):
+        raise RequestError(f"study.curve = {list(sizes)} is neither rising shares up to 1 nor rising numbers of rows.")
     found = []
     for size in sizes:
-        values: dict[str, Any] = {"data.fraction": float(size)} if size <= 1 else {"data.limit": size}
-        recipe = make_recipe(_with(base.recipe, values), "study.curve")
-        name = f"{base.name}-{size:g}"
+        values: dict[str, Any] = {"data.fraction": float(size)} if shares else {"data.limit": size}
+        recipe = make_recipe(_with(base.recipe, {**values, "data.redraw": True}), "study.curve")
+        name = f"{base.name}-{size:g}" if shares else f"{base.name}-{size}"
         found.append(replace(base, name=name, recipe=recipe, values=tuple(values.items()), group=base.name))
     return found
 
@@ -84,9 +108,7 @@ def _with(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _axes(study: StudyTable | None) -> Axes:
-    if study is None:
-        return {}
+def _axes(study: StudyTable) -> Axes:
     axes = {f"{table}.{key}": values for table in _TABLES for key, values in getattr(study, table).items()}
     for key, values in axes.items():
         if not values:
@@ -94,9 +116,9 @@ def _axes(study: StudyTable | None) -> Axes:
     return axes
 
 
-def _rows(study: StudyTable | None) -> list[dict[str, Any]]:
+def _rows(study: StudyTable) -> list[dict[str, Any]]:
     found = []
-    for row in study.rows if study is not None else []:
+    for row in study.rows:
         for table, held in row.items():
             if table not in _TABLES or not isinstance(held, dict):
                 raise RequestError(f"study.rows: {table} is not a table that can vary; these are {', '.join(_TABLES)}.")

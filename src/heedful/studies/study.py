@@ -1,6 +1,5 @@
 """A study on disk: study.json, a directory for each run, its tables, its statistics, and the best model."""
 
-import hashlib
 import itertools
 import json
 import shutil
@@ -14,16 +13,14 @@ from heedful.checkpoints.directory import MODEL_FILES
 from heedful.data.examples import Dataset
 from heedful.errors import RequestError, WorkError
 from heedful.recipes.reading import make_recipe
-from heedful.recipes.schema import Recipe
 from heedful.studies.board import board
 from heedful.studies.estimate import expected_seconds
 from heedful.studies.evidence import weigh, write_examples
 from heedful.studies.executors import Executor, Result, Task, in_turn
+from heedful.studies.ground import Baselines, whole_data
 from heedful.studies.parts import Course, Job, StudyPlan, choose
 from heedful.studies.table import courses, facts_of, table, write_tables
-from heedful.training.outcome import baselines_of, without_predictions
 from heedful.training.progress import roughly
-from heedful.training.setting import load_data
 from heedful.training.shelf import alone
 
 FORMAT = 1
@@ -45,19 +42,20 @@ def run_study(
         study = {"format": FORMAT, "command": command, **described, "runs": []} | _open(directory, described)
         study |= {"seeds": described["seeds"]}
         _write(directory, study)
-        dataset = load_data(plan.settings[0].recipe.data)
+        dataset = whole_data(plan)
         if study.get("data", {}).get("fingerprints", dataset.fingerprints) != dataset.fingerprints:
             raise RequestError(f"{directory}: the data have changed since this study began; choose another --out.")
-        known = Baselines(directory / ".shared", dataset.fingerprints)
-        study["baselines"] = study.get("baselines") or known.of(plan.settings[-1].recipe)  # of a curve, all rows
+        known = Baselines(directory / "baselines", dataset.fingerprints)
+        largest = plan.settings[-1].recipe  # of a learning curve, the one with the most rows
+        study["baselines"] = study.get("baselines") or known.of(largest, plan.seeds[0])
         write_examples(directory / "examples", dataset)
-        rows, seen, earlier = list[dict[str, Any]](), list[Course](), {run["name"]: run for run in study["runs"]}
-        study["runs"], phase = [], plan
+        rows, seen, every, phase = list[dict[str, Any]](), list[Course](), list[str](), plan
         while True:
             jobs = list(phase.jobs(directory))
-            study["runs"] += [earlier[job.name] for job in jobs if job.name in earlier]
-            waiting = [job for job in jobs if facts_of(job.directory) is None]
-            tasks = [_task(job, command, known, directory, threads, phase.bars(job, seen)) for job in waiting]
+            every += [job.name for job in jobs]
+            waiting = [job for job in jobs if not _done(job)]
+            tasks = [_task(job, study, known, directory, threads, phase.bars(job, seen)) for job in waiting]
+            _write(directory, study)  # what the runs of this phase are is known before the first one begins
             done = {job.name for job in jobs if job not in waiting}
             seconds = None if quiet or not waiting else _announce(phase, waiting, dataset, threads, at_once)
             with board([job.name for job in jobs], done, quiet, seconds) as watch:
@@ -65,21 +63,29 @@ def run_study(
                 for result in itertools.chain(finished, executor(tasks, watch)):
                     if result.name not in done:
                         watch(result.name, {"ended": result.state})
-                    _record(directory, study, jobs, result)
+                    _record(directory, study, jobs, result, every)
             rows += table(directory, phase)
             seen += courses(directory, phase) if phase.rounds else []
             following = phase.after(rows, seen)
             if following is None:
                 break
             phase = _told(following, study)
-        write_tables(directory, rows)
+        study["runs"] = [run for run in study["runs"] if run["name"] in every]
         study["table"] = rows
+        write_tables(directory, rows)
         _write(directory, study)
         _keep_best(directory, phase, rows)
-        weigh(directory, study, rows, known.predictions(plan.settings[-1].recipe))
+        weigh(directory, study, rows, known.predictions(largest, plan.seeds[0]))
         if all(run["state"] == "done" for run in study["runs"]):
             shutil.rmtree(directory / ".shared", ignore_errors=True)
         return study
+
+
+def _done(job: Job) -> bool:
+    """Whether this very run has been made: one of another recipe in its place is refused by whoever runs it."""
+    facts = facts_of(job.directory)
+    wanted = job.setting.recipe.model_dump(mode="json", exclude={"seeds", "study"})
+    return facts is not None and facts[0]["recipe"] == wanted and facts[0]["seed"] == job.seed
 
 
 def _announce(
@@ -87,17 +93,18 @@ def _announce(
 ) -> float | None:
     """Says how long these runs will take, and returns it in seconds; None if it cannot be told."""
     try:
-        seconds = expected_seconds([job.setting.recipe for job in waiting], dataset, threads) / (at_once or 1)
-    except (RequestError, WorkError, OSError):
-        return None  # the run itself says what is wrong
+        seconds = expected_seconds([(job.setting.recipe, job.seed) for job in waiting], dataset, threads)
+    except (RequestError, WorkError, OSError, RuntimeError, MemoryError):
+        return None  # if something is wrong, the run itself says what
     count = len(waiting)
     what = f"{count} run{'s' if count > 1 else ''}" + (" of the next round" if phase.earlier else "")
     if at_once is None:
         print(f"{what}: about {roughly(seconds)} of computing in all", file=sys.stderr)
         return None
-    how = f", {min(at_once, count)} at a time" if min(at_once, count) > 1 else ""
-    print(f"{what}{how}: about {roughly(seconds)}", file=sys.stderr, flush=True)
-    return seconds
+    together = min(at_once, count)
+    how = f", {together} at a time" if together > 1 else ""
+    print(f"{what}{how}: about {roughly(seconds / together)}", file=sys.stderr, flush=True)
+    return seconds / together
 
 
 def _told(phase: StudyPlan, study: dict[str, Any]) -> StudyPlan:
@@ -126,25 +133,30 @@ def raise_failures(study: dict[str, Any]) -> None:
         raise WorkError(f"{len(failed)} of {len(study['runs'])} runs failed; the first: {failed[0]['reason']}")
 
 
-def _record(directory: Path, study: dict[str, Any], jobs: list[Job], result: Result) -> None:
+def _record(directory: Path, study: dict[str, Any], jobs: list[Job], result: Result, order: list[str]) -> None:
     """A run has ended: that goes into study.json at once."""
     job = next(j for j in jobs if j.name == result.name)
     known = {run["name"]: run for run in study["runs"]}
     known[job.name] = {
         "name": job.name, "setting": job.setting.name, "seed": job.seed, "state": result.state, "reason": result.reason,
     }  # fmt: skip
-    order = [j.name for j in jobs]
-    others = [name for name in known if name not in order]
-    study["runs"] = [known[name] for name in [*others, *order] if name in known]
+    later = [name for name in known if name not in order]
+    study["runs"] = [known[name] for name in [*order, *later] if name in known]
     manifest = job.directory / "manifest.json"
-    if "data" not in study and manifest.exists():
-        study["data"] = json.loads(manifest.read_text(encoding="utf-8"))["data"]
+    if manifest.exists():
+        data = json.loads(manifest.read_text(encoding="utf-8"))["data"]
+        if data["sizes"]["train"] > study.get("data", data)["sizes"]["train"] or "data" not in study:
+            study["data"] = data  # of a learning curve, that of the most rows
     _write(directory, study)
 
 
 def _task(
-    job: Job, command: str, known: "Baselines", directory: Path, threads: int | None, bars: dict[int, float]
+    job: Job, study: dict[str, Any], known: Baselines, directory: Path, threads: int | None, bars: dict[int, float]
 ) -> Task:
+    """What a run has to reach is written down, so that it stays the same whatever is made again before it."""
+    if bars:
+        held = study.setdefault("bars", {}).setdefault(job.name, {str(epoch): bar for epoch, bar in bars.items()})
+        bars = {int(epoch): bar for epoch, bar in held.items()}
     recipe = job.setting.recipe
     return Task(
         name=job.name,
@@ -152,39 +164,11 @@ def _task(
         seed=job.seed,
         directory=str(job.directory),
         shelf=str(directory / ".shared"),
-        command=command,
-        baselines=known.of(recipe),
+        command=study["command"],
+        baselines=known.of(recipe, job.seed),
         threads=threads,
         bars=bars,
     )
-
-
-class Baselines:
-    """Those of each data set that a study has, made once and kept until its end."""
-
-    def __init__(self, folder: Path, fingerprints: dict[str, str]) -> None:
-        self.folder, self.fingerprints = folder, fingerprints
-
-    def of(self, recipe: Recipe) -> dict[str, Any] | None:
-        """Their scores."""
-        return without_predictions(self._whole(recipe)) if recipe.evaluation.baselines else None
-
-    def predictions(self, recipe: Recipe) -> dict[str, Any] | None:
-        """What TF-IDF says of each example, by split; None where numbers are predicted, or nobody wants to know."""
-        return self._whole(recipe)["tfidf"].get("predicted") if recipe.evaluation.baselines else None
-
-    def _whole(self, recipe: Recipe) -> dict[str, Any]:
-        facts = json.dumps([self.fingerprints, recipe.data.model_dump(mode="json")])
-        key = hashlib.sha256(facts.encode()).hexdigest()[:16]
-        path = self.folder / f"baselines-{key}.json"
-        if not path.exists():
-            found = baselines_of(load_data(recipe.data))
-            self.folder.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f".{path.name}")
-            part.write_text(json.dumps(found), encoding="utf-8")
-            part.rename(path)
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return content
 
 
 def _describe(plan: StudyPlan) -> dict[str, Any]:
@@ -197,6 +181,7 @@ def _describe(plan: StudyPlan) -> dict[str, Any]:
             for s in plan.settings
         ],
         "seeds": list(plan.seeds),
+        **({"search": dict(plan.search)} if plan.search else {}),
     }  # fmt: skip
 
 
@@ -221,14 +206,15 @@ def _open(directory: Path, described: dict[str, Any]) -> dict[str, Any]:
         return {}  # nothing was begun: the request may have been wrong, and be right now
     same = study.get("format") == FORMAT and study.get("settings", [])[: len(described["settings"])]
     grown = len(study.get("settings", [])) > len(described["settings"])  # a search in rounds, which hang on the seeds
-    if same != described["settings"] or (grown and study.get("seeds") != described["seeds"]):
+    other = study.get("search") != described.get("search") or (grown and study.get("seeds") != described["seeds"])
+    if same != described["settings"] or other:
         raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
     return study
 
 
 def _keep_best(directory: Path, plan: StudyPlan, rows: list[dict[str, Any]]) -> None:
     """The model of the setting that is best on dev over its seeds, and of its seeds the best on dev."""
-    names = {s.name for s in plan.settings}
+    names = {s.name for s in (*plan.earlier, *plan.settings)}
     best = choose([row for row in rows if row["setting"] in names])
     if best is None:
         return

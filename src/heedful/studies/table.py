@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ def courses(directory: Path, plan: StudyPlan) -> list[Course]:
         metric = metrics["primary"]
         sign = -1 if metric == "log_loss" else 1
         lines = map(json.loads, (job.directory / "log.jsonl").read_text(encoding="utf-8").splitlines())
-        scores = {x["epoch"]: sign * x["dev"][metric] for x in lines if "dev" in x and x["dev"].get(metric) is not None}
+        told = {x["epoch"]: x["dev"].get(metric) for x in lines if "dev" in x}
+        scores = {epoch: sign * score for epoch, score in told.items() if score is not None and math.isfinite(score)}
         found.append(Course(job.setting.name, job.seed, scores, "pruned" in manifest))
     return found
 
@@ -91,7 +93,7 @@ def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], int | None
         line = [row["setting"], *(_value(row.get(key, "")) for key in swept)]
         line += [_score(row, split) for split in splits] + [str(row["n"])]
         if row.get("pruned"):
-            line[len(swept) + 1] += f" (stopped, {row['pruned']})"
+            line[len(swept) + 1] += f" (stopped after {row['pruned']})"
         cells.append(line)
     best = choose(rows)
     return headings, cells, None if best is None else next(i for i, row in enumerate(rows) if row is best)

@@ -1,11 +1,14 @@
 """Searches that learn from what was tried: Optuna's tree-structured Parzen estimator (TPE), in rounds.
 
 A round is proposed from the rounds before it alone, and a run is given the scores that it must reach, epoch by epoch,
-before it starts. So nothing hangs on which run ends first: the same study comes out on one core, on many, on a cluster,
-and after having been stopped.
+before it starts. So nothing hangs on which run ends first: with the same number of threads for each run, the same study
+comes out on one core, on many, on a cluster, and after having been stopped.
 """
 
+import itertools
 import json
+import math
+import random
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from heedful.errors import RequestError
 from heedful.recipes.schema import Range
 
 Axes = Mapping[str, list[Any] | Range]
-_ASKED = 50  # times for a setting that was not tried yet
+_LISTED = 10_000  # settings that are written out to see which are left
 _FEWEST = 3  # earlier runs from which a median is taken
 
 
@@ -31,8 +34,8 @@ class Trial:
 
 
 def propose(axes: Axes, tried: Sequence[Trial], count: int, trials: int, seed: int) -> list[dict[str, Any]]:
-    """Up to `count` settings that were not tried yet; the first ones at random, then where TPE expects the most. Fewer,
-    or none, if there are hardly any left."""
+    """`count` settings that were not tried yet: the first ones at random, then where TPE expects the most, and where it
+    repeats itself some other. Fewer, or none, if there are no more."""
     try:
         import optuna
     except ImportError:
@@ -47,17 +50,44 @@ def propose(axes: Axes, tried: Sequence[Trial], count: int, trials: int, seed: i
         study.add_trial(_told(trial, space))
     known = {_key(t.values) for t in tried}
     found: list[dict[str, Any]] = []
-    for _ in range(_ASKED):
-        if len(found) == count:
-            break
+    while len(found) < count:
         asked = study.ask(space)
         values = {key: asked.params[key] for key in axes}
         if _key(values) in known:
             study.tell(asked, state=optuna.trial.TrialState.FAIL)
-            continue
+            other = _untried(axes, known, random.Random(f"{seed} {len(known)}"))  # noqa: S311 (nothing is secret)
+            if other is None:
+                break
+            values = other
+            study.enqueue_trial(values)
+            study.ask(space)  # it counts as under way, so that the next one keeps its distance
         known.add(_key(values))
         found.append(values)
     return found
+
+
+def _untried(axes: Axes, known: set[str], draw: random.Random) -> dict[str, Any] | None:
+    """Any setting that is left; None if there is none, or none is found."""
+    lists = [v if isinstance(v, list) else _whole(v) for v in axes.values()]
+    if all(v is not None for v in lists) and math.prod(len(v or ()) for v in lists) <= _LISTED:
+        left = (dict(zip(axes, values, strict=True)) for values in itertools.product(*(v or () for v in lists)))
+        rest = [values for values in left if _key(values) not in known]
+        return draw.choice(rest) if rest else None
+    for _ in range(_LISTED):
+        values = {key: draw.choice(v) if isinstance(v, list) else _drawn(v, draw) for key, v in axes.items()}
+        if _key(values) not in known:
+            return values
+    return None
+
+
+def _whole(values: Range) -> Sequence[int] | None:
+    return range(values.low, values.high + 1) if isinstance(values.low, int) and isinstance(values.high, int) else None
+
+
+def _drawn(values: Range, draw: random.Random) -> float:
+    if isinstance(values.low, int) and isinstance(values.high, int):
+        return draw.randint(values.low, values.high)
+    return draw.uniform(values.low, values.high)
 
 
 def bars(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:

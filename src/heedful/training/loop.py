@@ -152,7 +152,7 @@ class Fit:
             if self.training.patience is not None and progress.epochs_without_gain >= self.training.patience:
                 progress.finished = True
         bar, best = self.bars.get(epoch + 1), (progress.best or {}).get("score")
-        if bar is not None and not last and (best is None or best < bar):
+        if bar is not None and not progress.finished and (best is None or best < bar):
             progress.finished = progress.pruned = True
         self.watch(progress, 0, {"epoch": epoch + 1, **found})
 

@@ -61,7 +61,7 @@ def execute(
         torch.set_num_threads(manifest.get("threads") or recipe.training.threads or threads or torch.get_num_threads())
         started = time.monotonic()
         narrator = narrator or Narrator(directory.name, silent if quiet else None)
-        dataset = load_data(recipe.data)
+        dataset = load_data(recipe.data, seed)
         if manifest and manifest["data"]["fingerprints"] != dataset.fingerprints:
             raise RequestError(f"{directory}: the data have changed since this run began; choose another with --out.")
         setting = prepare(recipe, seed, dataset, shelf or Shelf(directory / ".shared"))

@@ -1,5 +1,6 @@
 """From a recipe to everything that the loop needs: data, model, items, method, loss."""
 
+import contextlib
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -56,7 +57,8 @@ class Setting:
     """Parameters of the rows of the token table that do not occur and so are set aside while training."""
 
 
-def load_data(table: DataTable) -> Dataset:
+def load_data(table: DataTable, seed: int = 0) -> Dataset:
+    """`seed`, a run's, matters for rows that are drawn anew for each."""
     data = load_dataset(
         name=table.name, train=table.train, dev=table.dev, test=table.test, text=table.text, pair=table.pair,
         label=table.label, kind=table.kind, split_seed=table.split_seed, dev_share=table.dev_share,
@@ -65,7 +67,8 @@ def load_data(table: DataTable) -> Dataset:
     whole = len(data.train)
     rows = table.limit or max(1, round((table.fraction or 1) * whole))
     if rows < whole:
-        order = torch.randperm(whole, generator=torch.Generator().manual_seed(table.split_seed))
+        drawn = table.split_seed if not table.redraw else hash((table.split_seed, seed))  # of whole numbers: as ever
+        order = torch.randperm(whole, generator=torch.Generator().manual_seed(drawn))
         data = replace(data, train=data.train.take(sorted(order[:rows].tolist())))
         data.notes.append(f"trained on {rows} of {whole} rows of the training set")
     return data
@@ -87,14 +90,16 @@ def prepare(recipe: Recipe, seed: int, dataset: Dataset, shelf: Shelf) -> Settin
     chunked = table.long_texts == "chunk"
     if chunked and dataset.train.pairs is not None:
         raise RequestError('training.long_texts = "chunk" is for single texts, not for pairs.')
+    rows = [recipe.data.limit, recipe.data.fraction, seed if recipe.data.redraw else None]
     tokenizing = {
-        "model": origin or [recipe.model.shape, recipe.tokenizer and recipe.tokenizer.model_dump()],
-        "data": [dataset.fingerprints, recipe.data.model_dump()],
+        "model": origin or [recipe.model.shape, recipe.tokenizer and recipe.tokenizer.model_dump(), rows],
+        "data": [dataset.fingerprints, recipe.data.model_dump(exclude={"limit", "fraction", "redraw"})],
         "length": [table.max_length, table.long_texts],
     }
+    facts = {split: {**tokenizing, "rows": rows} if split == "train" else tokenizing for split in examples}
     items = {
         split: shelf.items(
-            tokenizing,
+            facts[split],
             split,
             partial(make_items, tokenizer, e.texts, e.pairs, table.max_length, chunked, segments),
         )
@@ -111,8 +116,9 @@ def prepare(recipe: Recipe, seed: int, dataset: Dataset, shelf: Shelf) -> Settin
         drawn = seed if origin == "" or recipe.tuning.reinit_layers else None  # the body then depends on the seed
         reads = checkpoint.transformer.head_shapes["classify"].reads
         body = [reads, drawn, recipe.tuning.reinit_layers, str(device), torch.get_num_threads()]
-        with shelf.place({**tokenizing, "body": body}) as folder:
-            method = Frozen(checkpoint.transformer, items, device, folder)
+        with contextlib.ExitStack() as places:  # in the order of the splits, so that nobody waits in a circle
+            folders = {s: places.enter_context(shelf.place({**facts[s], "body": body, "split": s})) for s in items}
+            method = Frozen(checkpoint.transformer, items, device, folders)
         feature_seconds = method.seconds
     else:
         method, feature_seconds = Full(checkpoint.transformer, items, device), 0.0

@@ -83,13 +83,17 @@ class Frozen:
     """
 
     def __init__(
-        self, transformer: Transformer, items: Mapping[str, list[Item]], device: torch.device, folder: Path
+        self,
+        transformer: Transformer,
+        items: Mapping[str, list[Item]],
+        device: torch.device,
+        folders: Mapping[str, Path],
     ) -> None:
         self.transformer, self.device = transformer.to(device), device
         self.transformer.body.requires_grad_(False)
         self.transformer.body.eval()
         self.seconds = 0.0
-        self.features = {split: self._features(split, held, folder) for split, held in items.items()}
+        self.features = {split: self._features(split, held, folders[split]) for split, held in items.items()}
 
     def _features(self, split: str, items: list[Item], folder: Path) -> np.ndarray:
         path, cost = folder / f"{split}.npy", folder / f"{split}.seconds"

@@ -11,7 +11,7 @@ Floats = npt.NDArray[np.float64]
 
 _POWERS = np.arange(0.02, 2.005, 0.02)
 _DRAWS = 2000
-_WORTH = 0.01  # a gain that people would label for
+_WORTH = 0.01  # a gain that people would label for, in the measure's own units
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,22 @@ class LearningCurve:
     """The curve's error there."""
     doubled: float
     """The curve's error with twice as many."""
-    low: float
-    high: float
-    """The 95 % interval of the error with twice as many."""
-    gain_low: float
-    gain_high: float
+    low: float | None
+    high: float | None
+    """The 95 % interval of the error with twice as many; None with one seed for each size."""
+    gain_low: float | None
+    gain_high: float | None
     """The 95 % interval of what doubling takes off the error."""
     sentence: str
 
-    def error(self, rows: float) -> float:
-        return float(self.a * rows**-self.b + self.c)
 
-
-def learning_curve(errors: Mapping[int, Sequence[float]], seed: int = 0) -> LearningCurve:
-    """From the errors (0 … 1) of each seed for each number of rows.
+def learning_curve(errors: Mapping[int, Sequence[float]], seed: int = 0, measure: str = "error") -> LearningCurve:
+    """From the errors (or something else that falls, under the name of `measure`) of each seed for each number of rows.
 
     Least squares over the means, each as weighty as it has seeds, with a, c ≥ 0 and b from 0.02 to 2. The intervals are
     those of 2,000 curves through means that are drawn anew with the seeds' pooled spread, by Student's t: three seeds a
-    size are few, but all sizes together tell the spread. They hold for these test examples and this shape of curve.
+    size are few, but all sizes together tell the spread. They hold for these test examples and this shape of curve, and
+    for other training rows only if each seed had its own.
     """
     sizes = sorted(errors)
     if len(sizes) < 3:
@@ -55,17 +53,19 @@ def learning_curve(errors: Mapping[int, Sequence[float]], seed: int = 0) -> Lear
     a, b, c = (float(v[0]) for v in _fit(x, means[None], weights))
     freedom = int(weights.sum()) - len(sizes)
     spread = np.sqrt(sum(float(np.var(errors[n])) * len(errors[n]) for n in sizes) / freedom) if freedom > 0 else 0.0
-    generator = np.random.default_rng(seed)
-    noise = special.stdtrit(max(1, freedom), generator.uniform(size=(_DRAWS, len(sizes))))
-    drawn_a, drawn_b, drawn_c = _fit(x, means + spread / np.sqrt(weights) * noise, weights)
-    later = drawn_a * 2.0**-drawn_b + drawn_c
-    low, high = np.quantile(later, [0.025, 0.975])
-    gain_low, gain_high = np.quantile(drawn_a + drawn_c - later, [0.025, 0.975])
     now, doubled = a + c, a * 2.0**-b + c
-    facts = {"now": now, "doubled": doubled, "low": float(low), "high": float(high)}
-    facts |= {"gain_low": float(gain_low), "gain_high": float(gain_high)}
+    facts: dict[str, float | None] = dict.fromkeys(("low", "high", "gain_low", "gain_high"))
+    if freedom > 0:
+        noise = special.stdtrit(freedom, np.random.default_rng(seed).uniform(size=(_DRAWS, len(sizes))))
+        drawn_a, drawn_b, drawn_c = _fit(x, means + spread / np.sqrt(weights) * noise, weights)
+        later = drawn_a * 2.0**-drawn_b + drawn_c
+        facts["low"], facts["high"] = np.quantile(later, [0.025, 0.975]).tolist()
+        facts["gain_low"], facts["gain_high"] = np.quantile(drawn_a + drawn_c - later, [0.025, 0.975]).tolist()
+    words = _sentence(sizes[-1], measure, now, doubled, **facts)
+    if len(sizes) == 3:
+        words += " Three sizes cannot show whether the curve has this shape."
     return LearningCurve(
-        a=a * sizes[-1] ** b, b=b, c=c, rows=sizes[-1], **facts, sentence=_sentence(sizes[-1], freedom, **facts)
+        a=a * sizes[-1] ** b, b=b, c=c, rows=sizes[-1], now=now, doubled=doubled, **facts, sentence=words
     )
 
 
@@ -92,18 +92,19 @@ def _fit(x_s: Floats, y_ks: Floats, weights_s: Floats) -> tuple[Floats, Floats, 
 
 
 def _sentence(
-    rows: int, freedom: int, *, now: float, doubled: float, low: float, high: float, gain_low: float, gain_high: float
-) -> str:
+    rows: int, measure: str, now: float, doubled: float,
+    low: float | None, high: float | None, gain_low: float | None, gain_high: float | None,
+) -> str:  # fmt: skip
+    article = "an" if measure[0] in "aeiou" else "a"
+    if low is None or high is None or gain_low is None or gain_high is None:
+        told = f"With twice the {rows:,} rows the fitted curve expects {article} {measure} of {doubled:.3f}"
+        return f"{told} instead of {now:.3f}; with one seed for each size nothing says how sure that is."
     told = (
-        f"With twice the {rows:,} rows the fitted curve expects an error of {doubled:.3f} ({low:.3f} … {high:.3f}) "
-        f"instead of {now:.3f}"
+        f"With twice the {rows:,} rows the fitted curve expects {article} {measure} of {doubled:.3f} "
+        f"({low:.3f} … {high:.3f}) instead of {now:.3f}"
     )
-    if freedom == 0:
-        return f"{told}; with one seed for each size nothing says how sure that is."
     if gain_low > 0 and now - doubled >= _WORTH:
         return f"{told}: more labels would help."
     if gain_high < _WORTH:
         return f"{told}: more labels would hardly help; look at the model, the texts or the labels themselves."
-    return (
-        f"{told}: these seeds cannot tell whether more labels would help (a gain of {gain_low:.3f} … {gain_high:.3f})."
-    )
+    return f"{told}: these seeds cannot tell whether more labels would help ({gain_low:.3f} … {gain_high:.3f} less)."

@@ -104,7 +104,7 @@ def paired_bootstrap(a_se: Floats, b_se: Floats, draws: int = DRAWS, seed: int =
         f"A is {_ahead(difference)}; drawing other {what} moves the difference between {low:+.3f} and {high:+.3f} "
         f"(95 % paired bootstrap, p = {p:.3g}). {_verdict(p)}"
     )
-    few = min(len(a_se), len(b_se))
+    few = min((len(x_se) for x_se in (a_se, b_se) if len(x_se) > 1), default=1)
     if 1 < few < 10:
         words += f" With {few} seeds the share of the seeds in this interval is itself a rough guess, and too small."
     return Test("paired bootstrap", difference, p, low, high, words)

@@ -1,0 +1,103 @@
+"""How long a study will take, and how that is told."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.recipes.reading import make_recipe
+from heedful.studies import estimate
+from heedful.studies.board import Board
+from heedful.studies.estimate import Pace, expected_seconds
+from heedful.studies.plan import plan_recipe
+from heedful.studies.study import run_study
+from heedful.training.progress import roughly
+from heedful.training.setting import load_data
+from training_samples import tiny_recipe, write_data, write_tiny
+
+TICKETS: dict[str, Any] = {"model": {"name": "x"}, "data": {"name": "tickets"}}
+
+
+@pytest.fixture
+def paced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A second for a row that is trained on, a tenth for one that is read."""
+    measured: list[str] = []
+
+    def measure(recipe: Any, *_: Any) -> Pace:
+        measured.append(recipe.tuning.method)
+        return Pace(0.1, 1.0)
+
+    monkeypatch.setattr(estimate, "_measure", measure)
+    return measured
+
+
+def test_rows_epochs_and_splits_count(paced: list[str]) -> None:
+    recipe = make_recipe({**TICKETS, "training": {"epochs": 4}})
+    data = load_data(recipe.data)
+    train, dev, test = len(data.train), len(data.dev or ()), len(data.test or ())
+    alone = expected_seconds([(recipe, 0)], data, None)
+    assert alone == pytest.approx(4 * train + 0.1 * (5 * dev + test))
+    half = make_recipe(
+        {"model": {"name": "x"}, "data": {"name": "tickets", "fraction": 0.5}, "training": {"epochs": 4}}
+    )
+    assert expected_seconds([(half, 0)], data, None) == pytest.approx(4 * round(train / 2) + 0.1 * (5 * dev + test))
+    assert expected_seconds([(recipe, 0), (recipe, 1)], data, None) == pytest.approx(2 * alone)
+    assert paced == ["full"] * 3  # once for each call: runs of one kind share it
+
+
+def test_features_of_a_frozen_body_count_once(paced: list[str]) -> None:
+    recipe = make_recipe({**TICKETS, "tuning": {"method": "frozen"}, "training": {"epochs": 4}})
+    data = load_data(recipe.data)
+    rows = len(data.train) + len(data.dev or ()) + len(data.test or ())
+    found = expected_seconds([(recipe, seed) for seed in range(3)], data, None)
+    assert found == pytest.approx(3 * 4 * len(data.train) + 0.1 * rows)
+
+
+@pytest.mark.parametrize("method", ["frozen", "full"])
+def test_it_is_told_before_the_start(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = tiny_recipe(write_tiny(tmp_path / "model"), write_data(tmp_path / "data"), method)
+    plan = plan_recipe(recipe, "r", (0, 1, 2))
+    run_study(plan, tmp_path / "study", command="x", threads=1, at_once=2)
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first == "3 runs, 2 at a time: about 5 seconds"
+    assert second.startswith("r-seed0")
+    run_study(plan, tmp_path / "study", command="x", threads=1, at_once=2)
+    assert capsys.readouterr().err == ""  # nothing is left to do
+
+
+def test_an_estimate_that_fails_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> Pace:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(estimate, "_measure", full)
+    recipe = tiny_recipe(write_tiny(tmp_path / "model"), write_data(tmp_path / "data"))
+    facts = run_study(plan_recipe(recipe, "r", (0,)), tmp_path / "study", command="x", threads=1)
+    assert facts["runs"][0]["state"] == "done"
+    assert "about" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (1, "5 seconds"),
+        (33, "35 seconds"),
+        (61, "1 minute"),
+        (3000, "50 minutes"),
+        (9000, "2.5 hours"),
+        (9e5, "10 days"),
+    ],
+)
+def test_words_for_what_is_known_roughly(seconds: float, words: str) -> None:
+    assert roughly(seconds) == words
+
+
+def test_the_board_corrects_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    shown = Board(["a", "b", "c", "d"], {"a"}, expected=100.0)
+    now = 30.0
+    assert shown.left() == 70.0
+    shown("b", {"ended": "done"})
+    assert shown.left() == 60.0  # two more like the one that took thirty
