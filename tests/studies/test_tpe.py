@@ -12,6 +12,7 @@ import pytest
 from heedful.errors import RequestError
 from heedful.recipes.reading import make_recipe, sweep_settings
 from heedful.recipes.schema import Range
+from heedful.report.study import write_reports
 from heedful.studies.executors import in_processes
 from heedful.studies.parts import choose
 from heedful.studies.plan import plan_recipe
@@ -191,6 +192,13 @@ def test_a_search_in_rounds(study: Path) -> None:
         assert m.get("pruned") == (behind[0] if behind else None)
         assert len(reached) == (behind[0] if behind else 3)
     assert any("pruned" in m for m in second)
+    stopped = next(i for i, m in enumerate(second, start=5) if "pruned" in m)
+    write_reports(study)
+    words = f"Stopped after epoch {second[stopped - 5]['pruned']}: behind the median"
+    assert words in (study / f"runs/r-{stopped}-seed0/report.md").read_text()
+    report = (study / "report.md").read_text()
+    assert f"(stopped after {second[stopped - 5]['pruned']})" in report
+    assert "proposed by TPE, round by round" in report
     rows = {r["setting"]: r for r in facts["table"]}
     whole = [r for n, r in rows.items() if "chosen" not in n and not r.get("pruned")]
     assert rows[chosen.removesuffix("-seed1")]["training.lr"] == max(whole, key=lambda r: r["dev_mean"])["training.lr"]

@@ -101,6 +101,11 @@ def opening(run: Run) -> tuple[Block, ...]:
         reason = run.manifest.get("reason")
         why = f": {reason}" if isinstance(reason, str) and reason else ""
         blocks.append(Prose(f"This run did not finish; its state is “{state}”{why}.", "warning"))
+    stopped = number(run.manifest, "pruned")
+    if stopped is not None:
+        blocks.append(
+            Prose(f"Stopped after epoch {stopped:.0f}: behind the median of earlier settings of its search.", "note")
+        )
     split = judged_split(run)
     if split is None:
         blocks.append(Prose("There are no scores to report: no split has been evaluated.", "lead"))
