@@ -173,7 +173,7 @@ def plan_again(study: Path, seeds: tuple[int, ...] = (0,), **changes: Any) -> An
     return plan_recipe(tiny_recipe(folder / "model/tiny", data, study=search), "r", seeds)
 
 
-def test_a_search_in_rounds(study: Path) -> None:
+def test_a_search_in_rounds(study: Path, tmp_path: Path) -> None:
     facts = json.loads((study / "study.json").read_text())
     chosen = facts["runs"][-1]["name"]
     assert [r["name"] for r in facts["runs"]] == [*(f"r-{i}-seed0" for i in range(1, 9)), chosen]
@@ -193,6 +193,8 @@ def test_a_search_in_rounds(study: Path) -> None:
         assert len(reached) == (behind[0] if behind else 3)
     assert any("pruned" in m for m in second)
     stopped = next(i for i, m in enumerate(second, start=5) if "pruned" in m)
+    shutil.copytree(study, tmp_path / "study")
+    study = tmp_path / "study"
     write_reports(study)
     words = f"Stopped after epoch {second[stopped - 5]['pruned']}: behind the median"
     assert words in (study / f"runs/r-{stopped}-seed0/report.md").read_text()
