@@ -246,7 +246,7 @@ def test_a_search_from_the_command(place: Path) -> None:
     done = command("run", "own.toml", "--sweep", "training.lr=1e-5,1e-2", "--out", "searched", cwd=place)
     assert done.returncode == 0, done.stderr
     assert "* best on dev: run again with fresh seeds" in done.stdout
-    assert "own-chosen" in done.stdout
+    assert "own-2-chosen" in done.stdout
     rows = list(csv.DictReader((place / "searched" / "table.csv").open(newline="")))
     assert [row["training.lr"] for row in rows][:2] == ["1e-05", "0.01"]
     assert [row["test_mean"] != "" for row in rows] == [False, False, True]
