@@ -250,7 +250,7 @@ def test_a_head_trained_on_the_cache_is_the_head_trained_without_it(make: Maker,
                 x_bd = features_of(self.transformer, [items[r] for r in chosen], CPU)
             return self.transformer.heads["classify"](x_bd)  # type: ignore[no-any-return]
 
-    other = Uncached(peer, {"train": items}, CPU, tmp_path / "others")
+    other = Uncached(peer, {"train": items}, CPU, {"train": tmp_path / "others"})
     (tmp_path / "log").mkdir()
     fit(other, Loss(CLASSES), torch.tensor(targets), tmp_path / "log", lr=0.05, epochs=4).run()
     ours, theirs = weights_of(transformer.heads["classify"]), weights_of(peer.heads["classify"])  # type: ignore[arg-type]
