@@ -103,8 +103,9 @@ def _sentence(
         f"With twice the {rows:,} rows the fitted curve expects {article} {measure} of {doubled:.3f} "
         f"({low:.3f} … {high:.3f}) instead of {now:.3f}"
     )
-    if gain_low > 0 and now - doubled >= _WORTH:
+    if gain_low >= _WORTH:  # a curve cannot rise, so that a gain above zero alone says little
         return f"{told}: more labels would help."
     if gain_high < _WORTH:
         return f"{told}: more labels would hardly help; look at the model, the texts or the labels themselves."
-    return f"{told}: these seeds cannot tell whether more labels would help ({gain_low:.3f} … {gain_high:.3f} less)."
+    gain = f"{gain_low:.3f} … {gain_high:.3f}"
+    return f"{told}, a gain of {gain}: these seeds cannot tell whether more labels would help much."
