@@ -161,6 +161,14 @@ def test_marks_and_escapes() -> None:
         {"setting": "best", "training.lr": 0.1, "metric": "accuracy", "dev_mean": 0.75, "n": 1},
     ]
     assert "| **best** | **0.1** | **0.750** | **1** |" in markdown(rows)
+    two = [{**row, "method": method} for method in ("frozen", "full") for row in rows]
+    assert markdown(two).count("**best**") == 2  # of each method
+    assert (
+        "**"
+        not in markdown([*two, {**rows[0], "setting": "x-chosen"}])
+        .replace("| **x-chosen** |", "")
+        .rpartition("|\n|")[0]
+    )
     assert r"a_b&c\|d" in markdown(rows)
     made = latex(rows)
     assert r"a\_b\&c|d & 0.001 & 0.500 $\pm$ 0.010 & 2 \\" in made
@@ -171,6 +179,8 @@ def test_a_curve_is_each_setting_on_each_size() -> None:
     plan = plan_with(curve=[0.25, 0.5, 1])
     assert values_of(plan) == [{"data.fraction": size} for size in (0.25, 0.5, 1.0)]
     assert [s.name for s in plan.settings] == ["r-0.25", "r-0.5", "r-1"]
+    long = [0.1234561, 0.1234562]
+    assert [s.name for s in plan_with(curve=long).settings] == ["r-0.1234561", "r-0.1234562"]
     assert all(s.recipe.evaluation.test for s in plan.settings)
     assert (plan.final_seeds, {s.group for s in plan.settings}) == (0, {"r"})
     assert values_of(plan_with(curve=[100, 200])) == [{"data.limit": 100}, {"data.limit": 200}]
@@ -189,6 +199,10 @@ def test_a_curve_is_each_setting_on_each_size() -> None:
         ({"training": {"lr": [1e-3]}, "round": 2, "search": "random", "trials": 1}, r"study\.round means nothing"),
         ({"rows": [{"training": {"lr": 1e-3}}], "draw_seed": 1}, r"study\.draw_seed means nothing with rows"),
         ({"search": "tpe", "trials": 20}, "it has none"),
+        (
+            {"training": {"warmup": {"low": 0.1, "high": 1.3}}, "search": "random", "trials": 2},
+            r"an end of study\.training\.warmup: training\.warmup = 1\.3 is not right",
+        ),
         ({"curve": ["half", 1]}, r"study\.curve"),
         ({"curve": [1.5, 2.5]}, r"data\.limit = 1\.5 is not right"),
         ({"curve": [0.5, 1], "training": {"lr": [1e-3]}}, "needs one of axes, rows and a curve"),
@@ -200,6 +214,9 @@ def test_mistakes_in_a_curve(study: dict[str, Any], words: str) -> None:
 
 
 def test_limit_and_fraction_exclude_each_other() -> None:
+    content = {**SMALL, "data": {"name": "tickets", "limit": 5}, "study": {"curve": [0.5, 1]}}
+    with pytest.raises(RequestError, match=r"leave data\.limit and data\.fraction out"):
+        plan_recipe(make_recipe(content), "r", (0,))
     with pytest.raises(RequestError, match="keep one of the two"):
         make_recipe({**SMALL, "data": {"name": "tickets", "limit": 5, "fraction": 0.5}})
 
@@ -233,6 +250,8 @@ def test_a_curve_from_beginning_to_report(tmp_path: Path) -> None:
     write_reports(tmp_path / "study")
     report = (tmp_path / "study/report.md").read_text()
     assert "## Would more labels help?" in report
+    assert f"r: {curve['fit']['sentence']}" in report.partition("## ")[0]  # the verdict says it too
+    assert "Next comes" not in report
     assert curve["fit"]["sentence"] in report
     assert (tmp_path / "study/report/rows.png").stat().st_size > 5000
 

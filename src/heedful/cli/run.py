@@ -113,7 +113,7 @@ def _print_table(study: dict[str, Any]) -> None:
         widths = [max(len(line[i]) for line in [headings, *cells]) for i in range(len(headings))]
         print()
         for i, line in enumerate([headings, *cells]):
-            mark = " *" if i - 1 == best else ""
+            mark = " *" if i - 1 in best else ""
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + mark)
         print("* best on dev: run again with fresh seeds, and only then on test")
     done = [row for row in study["table"] if "metric" in row and (not chosen or row["setting"] in chosen)]

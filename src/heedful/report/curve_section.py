@@ -22,10 +22,10 @@ def more_labels(c: Comparison) -> Section | None:
     for curve in curves:
         name = plain(curve.get("group"))
         names.append(name)
-        for point in records(curve, "points"):
+        for point in _points(curve, "points"):
             seeds += [{"setting": name, "rows": point["rows"], "score": score} for score in point["scores"]]
         lines += _fitted(name, curve)
-    tfidf = [{"rows": p["rows"], "score": _mean(p)} for p in records(curves[0], "tfidf")]
+    tfidf = [{"rows": p["rows"], "score": _mean(p)} for p in _points(curves[0], "tfidf")]
     metric = plain(curves[0].get("metric"))
     chart = charts.size_curve(seeds, lines, tfidf, f"{metric_title(metric)} on {c.split}", names)
     caption = f"{metric_title(metric)} on {c.split} against the rows trained on, logarithmic. Dots are seeds."
@@ -53,7 +53,7 @@ def _fitted(name: str, curve: dict[str, Any]) -> list[dict[str, Any]]:
     """Points of the fitted curve as scores; the last one, at twice the rows, has the interval."""
     fit = table(curve, "fit")
     known = {key: number(fit, key) for key in ("a", "b", "c", "rows")}
-    sizes = [number(p, "rows") for p in records(curve, "points")]
+    sizes = [number(p, "rows") for p in _points(curve, "points")]
     if any(v is None for v in [*known.values(), *sizes]) or not sizes:
         return []
     v, first = {k: float(x or 0.0) for k, x in known.items()}, float(sizes[0] or 1.0)
@@ -73,13 +73,13 @@ def _fitted(name: str, curve: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _table(curves: list[dict[str, Any]], split: str, metric: str) -> Table:
-    sizes = sorted({int(p["rows"]) for k in curves for p in records(k, "points")})
+    sizes = sorted({int(p["rows"]) for k in curves for p in _points(k, "points")})
     rows = []
     for k in curves:
-        by_rows = {int(p["rows"]): p["scores"] for p in records(k, "points")}
+        by_rows = {int(p["rows"]): p["scores"] for p in _points(k, "points")}
         cells = [mean_and_deviation(summarise(by_rows[n]), 3) if n in by_rows else NOTHING for n in sizes]
         rows.append(Row((plain(k.get("group")), *cells)))
-    theirs = {int(p["rows"]): summarise(p["scores"]) for k in curves for p in records(k, "tfidf")}
+    theirs = {int(p["rows"]): summarise(p["scores"]) for k in curves for p in _points(k, "tfidf")}
     if theirs:
         cells = [mean_and_deviation(theirs[n], 3) if n in theirs else NOTHING for n in sizes]
         rows.append(Row(("TF-IDF and a linear model", *cells), "baseline"))
@@ -89,3 +89,13 @@ def _table(curves: list[dict[str, Any]], split: str, metric: str) -> Table:
 
 def _mean(point: dict[str, Any]) -> float:
     return float(summarise(point["scores"])["mean"])
+
+
+def _points(curve: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Those that are whole: a number of rows and the scores of one seed or more."""
+    found = []
+    for point in records(curve, key):
+        scores = [s for s in point.get("scores") or [] if isinstance(s, int | float)]
+        if number(point, "rows") is not None and scores:
+            found.append({"rows": point["rows"], "scores": scores})
+    return found

@@ -37,7 +37,7 @@ def search(c: Comparison) -> Section | None:
         return None
     headings, cells, best = printed(rows)
     columns = tuple(Column(h, numeric=i > 0) for i, h in enumerate(headings))
-    made = tuple(Row(tuple(line), "best" if i == best else "") for i, line in enumerate(cells))
+    made = tuple(Row(tuple(line), "best" if i in best else "") for i, line in enumerate(cells))
     note = (
         "Shaded is the chosen one, the best mean on dev. It was run again with seeds that took no part in the search, "
         "and only then on test, so that the scores above are not flattered by the choice."

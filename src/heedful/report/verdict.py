@@ -25,7 +25,12 @@ def verdict(c: Comparison) -> str:
         return "No run of this study has finished with a score, so there is nothing to conclude."
     best, *others = c.scored
     words = [_leader(c, best, bool(others))]
-    if others:
+    curves = [
+        f"{k.get('group')}: {table(k, 'fit').get('sentence')}" for k in records(c.evidence, "curves") if k.get("fit")
+    ]
+    if curves:  # sizes of one setting are no rivals
+        words += curves
+    elif others:
         words.append(_runner_up(c, best, others[0]))
     words += [w for w in (_against_baseline(c, best), _seeds(c), _which_split(c)) if w]
     return " ".join(words)

@@ -26,6 +26,9 @@ def searched(settings: tuple[SettingPlan, ...], seeds: tuple[int, ...], study: S
         return StudyPlan(bases, seeds)
     axes, rows = _axes(study), _rows(study)
     _refuse_idle_keys(study, axes)
+    for key, values in axes.items():  # a setting of a late round must not turn out to be impossible
+        for end in (values.low, values.high) if isinstance(values, Range) else ():
+            make_recipe(_with(bases[0].recipe, {key: end}), f"an end of study.{key}")
     plan = StudyPlan(bases, seeds, study.final_seeds if study.test == "chosen" else 0, search=_said(study))
     if study.curve:
         return replace(plan, settings=tuple(s for b in bases for s in _curve(b, study.curve)), final_seeds=0)
@@ -87,6 +90,8 @@ def _round(base: SettingPlan, axes: Axes, tried: Sequence[Trial], study: StudyTa
 
 def _curve(base: SettingPlan, sizes: Sequence[float]) -> list[SettingPlan]:
     """The setting on each share or number of the training rows, which are drawn anew for each seed."""
+    if base.recipe.data.limit is not None or base.recipe.data.fraction is not None:
+        raise RequestError("study.curve says how many rows are trained on; leave data.limit and data.fraction out.")
     shares = all(size <= 1 for size in sizes)
     if list(sizes) != sorted(set(sizes)) or sizes[0] <= 0 or len(sizes) < 2 or (not shares and sizes[0] <= 1):
         raise RequestError(f"study.curve = {list(sizes)} is neither rising shares up to 1 nor rising numbers of rows.")
@@ -94,7 +99,7 @@ def _curve(base: SettingPlan, sizes: Sequence[float]) -> list[SettingPlan]:
     for size in sizes:
         values: dict[str, Any] = {"data.fraction": float(size)} if shares else {"data.limit": size}
         recipe = make_recipe(_with(base.recipe, {**values, "data.redraw": True}), "study.curve")
-        name = f"{base.name}-{size:g}" if shares else f"{base.name}-{size}"
+        name = f"{base.name}-{size}"
         found.append(replace(base, name=name, recipe=recipe, values=tuple(values.items()), group=base.name))
     return found
 

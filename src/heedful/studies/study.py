@@ -130,7 +130,8 @@ def raise_failures(study: dict[str, Any]) -> None:
     """Says that runs have failed, if any have, with the first one's reason."""
     failed = [run for run in study["runs"] if run["state"] == "failed"]
     if failed:
-        raise WorkError(f"{len(failed)} of {len(study['runs'])} runs failed; the first: {failed[0]['reason']}")
+        first = failed[0]
+        raise WorkError(f"{len(failed)} of {len(study['runs'])} runs failed; {first['name']}: {first['reason']}")
 
 
 def _record(directory: Path, study: dict[str, Any], jobs: list[Job], result: Result, order: list[str]) -> None:

@@ -80,8 +80,8 @@ def write_tables(directory: Path, rows: Sequence[Row]) -> None:
         part.replace(directory / f"table.{ending}")
 
 
-def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], int | None]:
-    """Headings, cells and the number of the best row: as people print a search in a paper."""
+def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], set[int]]:
+    """Headings, cells and the numbers of the rows to mark: as people print a search in a paper."""
     swept = list(dict.fromkeys(key for row in rows for key in row if "." in key))
     scored = [r for r in rows if "metric" in r]
     metric = scored[0]["metric"] if scored else "score"
@@ -95,8 +95,17 @@ def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], int | None
         if row.get("pruned"):
             line[len(swept) + 1] += f" (stopped after {row['pruned']})"
         cells.append(line)
-    best = choose(rows)
-    return headings, cells, None if best is None else next(i for i, row in enumerate(rows) if row is best)
+    return headings, cells, _marked(rows, bool(swept))
+
+
+def _marked(rows: Sequence[Row], search: bool) -> set[int]:
+    """What a search has chosen; before that, the best on dev, in a search of each model and method."""
+    chosen = {i for i, row in enumerate(rows) if str(row["setting"]).endswith("-chosen")}
+    groups: dict[Any, list[int]] = {}
+    for i, row in enumerate(rows):
+        groups.setdefault((row.get("model"), row.get("method")) if search else None, []).append(i)
+    best = [choose([rows[i] for i in group]) for group in groups.values()]
+    return chosen or {i for i, row in enumerate(rows) if any(row is b for b in best)}
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -104,7 +113,7 @@ def markdown(rows: Sequence[Row]) -> str:
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for i, line in enumerate(cells):
         safe = [cell.replace("|", "\\|") for cell in line]
-        lines.append("| " + " | ".join(f"**{c}**" if i == best and c else c for c in safe) + " |")
+        lines.append("| " + " | ".join(f"**{c}**" if i in best and c else c for c in safe) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -114,7 +123,7 @@ def latex(rows: Sequence[Row]) -> str:
     lines = [f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}", "\\toprule"]
     lines += [" & ".join(map(_tex, headings)) + " \\\\", "\\midrule"]
     for i, line in enumerate(cells):
-        lines.append(" & ".join(f"\\textbf{{{_tex(c)}}}" if i == best and c else _tex(c) for c in line) + " \\\\")
+        lines.append(" & ".join(f"\\textbf{{{_tex(c)}}}" if i in best and c else _tex(c) for c in line) + " \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
