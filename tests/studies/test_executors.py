@@ -77,7 +77,7 @@ class Killer:
         return in_processes(2)(tasks, watched)
 
 
-@pytest.mark.parametrize("when", [1, 4])
+@pytest.mark.parametrize("when", [1, pytest.param(4, marks=pytest.mark.full)])
 def test_a_killed_worker_loses_nothing(when: int, recipes: dict[str, Recipe], reference: Path, tmp_path: Path) -> None:
     killer = Killer(when)
     run_study(plan_of(recipes), tmp_path / "study", command="x", quiet=True, executor=killer, threads=1)

@@ -13,7 +13,7 @@ from heedful.errors import RequestError
 from heedful.recipes.reading import make_recipe, sweep_settings
 from heedful.recipes.schema import Range
 from heedful.report.study import write_reports
-from heedful.studies.executors import in_processes
+from heedful.studies.executors import in_processes, in_turn
 from heedful.studies.parts import choose
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
@@ -206,13 +206,13 @@ def test_a_search_in_rounds(study: Path, tmp_path: Path) -> None:
     assert rows[chosen.removesuffix("-seed1")]["training.lr"] == max(whole, key=lambda r: r["dev_mean"])["training.lr"]
 
 
-def test_the_same_in_processes_and_after_a_stop(study: Path, tmp_path: Path) -> None:
+def test_the_same_after_a_stop(study: Path, tmp_path: Path) -> None:
     plan = plan_again(study)
     calls = 0
 
     def stopped(tasks: Any, watch: Any) -> Any:
         nonlocal calls
-        for result in in_processes(2)(tasks, watch):
+        for result in in_turn(tasks, watch):
             calls += 1
             yield result
             if calls == 6:
@@ -225,6 +225,14 @@ def test_the_same_in_processes_and_after_a_stop(study: Path, tmp_path: Path) -> 
     assert ours["settings"] == theirs["settings"]
     assert ours["runs"] == theirs["runs"]
     for run in ours["runs"]:
+        assert_same_run(tmp_path / "study/runs" / run["name"], study / "runs" / run["name"])
+
+
+@pytest.mark.full
+def test_the_same_in_processes(study: Path, tmp_path: Path) -> None:
+    plan = plan_again(study)
+    run_study(plan, tmp_path / "study", command="x", quiet=True, executor=in_processes(2), threads=1)
+    for run in json.loads((study / "study.json").read_text())["runs"]:
         assert_same_run(tmp_path / "study/runs" / run["name"], study / "runs" / run["name"])
 
 
