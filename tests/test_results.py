@@ -166,7 +166,7 @@ def test_an_unfinished_study_counts_what_is_there(study: heedful.Study, tmp_path
 
 def test_a_model_that_is_not_there_yet(sample: Path) -> None:
     opened = heedful.results(sample)
-    assert "has a score on dev yet" in refusal(lambda: opened.best)
+    assert "has not finished" in refusal(lambda: opened.best)
     assert "has left no model" in refusal(lambda: opened.runs[0].model)
 
 

@@ -164,7 +164,7 @@ class Study:
     @property
     def best(self) -> "Model":
         """The model of the setting that is best on dev, and of its seeds the best on dev, loaded."""
-        return _load(self.directory / "best", "no run of this study has a score on dev yet, so none is the best.")
+        return _load(self.directory / "best", "this study has not finished, so none is the best; run it to its end.")
 
     @property
     def verdict(self) -> str:

@@ -14,11 +14,10 @@ import pytest
 from heedful.errors import RequestError
 from heedful.recipes.schema import Recipe
 from heedful.studies.executors import Task, executor_for
-from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.study import run_study
 from training_samples import tiny_recipe, write_data, write_tiny
 
-from test_executors import assert_same_study  # isort: skip (a neighbour)
+from test_executors import assert_same_study, plan_of  # isort: skip (a neighbour)
 
 LONG = {"threads": None, "epochs": 40, "checkpoint_seconds": 5.0}
 DRIVER = """
@@ -52,10 +51,6 @@ def recipes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recipe]:
     folder = tmp_path_factory.mktemp("world")
     model, data = write_tiny(folder / "model"), write_data(folder / "data")
     return {method: tiny_recipe(model, data, method, training=LONG) for method in ("frozen", "full")}
-
-
-def plan_of(recipes: dict[str, Recipe]) -> StudyPlan:
-    return StudyPlan(tuple(SettingPlan(name, "tiny", name, recipe) for name, recipe in recipes.items()), (0, 1))
 
 
 @pytest.fixture(scope="module")
