@@ -14,6 +14,7 @@ import numpy.typing as npt
 from heedful.errors import RequestError
 from heedful.evaluation.features import TextFeatures
 from heedful.evaluation.metrics import Floats, Ints, score_classes, score_numbers
+from heedful.streams import shuffled
 
 Examples = tuple[Sequence[str], Sequence[str] | None, Sequence[float] | None]
 """Texts, their pairs or None, and labels (integers, or numbers to predict); None where the labels are hidden."""
@@ -72,7 +73,7 @@ def _for_classes(
     def random(examples: Examples) -> Floats:
         """Evenly unsure, with the tie broken by chance."""
         p_nc = np.full((len(examples[0]), c), 1 / c)
-        drawn = np.random.default_rng(seed).integers(c, size=len(p_nc))
+        drawn = shuffled(len(p_nc), seed) % c
         p_nc[np.arange(len(p_nc)), drawn] += 1e-9
         return p_nc
 
@@ -160,8 +161,8 @@ def _choose(gold_n: npt.NDArray[Any], seed: int, score: Callable[[Ints, Ints, fl
 
 def _folds(gold_n: npt.NDArray[Any], seed: int) -> Iterator[tuple[Ints, Ints]]:
     """Train and held-out rows; each label is dealt evenly over the folds, however rare it is."""
-    shuffled = np.random.default_rng(seed).permutation(len(gold_n))[:LARGEST_CHOICE]
-    dealt = shuffled[np.argsort(gold_n[shuffled], kind="stable")]
+    drawn = shuffled(len(gold_n), seed)[:LARGEST_CHOICE]
+    dealt = drawn[np.argsort(gold_n[drawn], kind="stable")]
     for k in range(FOLDS):
         held = np.sort(dealt[k::FOLDS])
         train = np.setdiff1d(dealt, held)

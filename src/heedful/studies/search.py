@@ -12,6 +12,7 @@ import numpy as np
 from heedful.errors import RequestError
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Range, Recipe, StudyTable
+from heedful.streams import shuffled, uniform
 from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.tpe import Axes, Trial, propose
 
@@ -141,28 +142,29 @@ def _grid(axes: Axes) -> list[dict[str, Any]]:
 
 def _drawn(axes: Axes, study: StudyTable) -> list[dict[str, Any]]:
     """Different combinations at random; all of them if there are no more."""
-    generator, wanted = np.random.default_rng(study.draw_seed), min(study.trials or 0, _MOST)
+    wanted = min(study.trials or 0, _MOST)
     lists = [values for values in axes.values() if isinstance(values, list)]
     if len(lists) == len(axes):
         count, sizes = math.prod(map(len, lists)), [len(values) for values in lists]
-        chosen = sorted(generator.permutation(count)[:wanted].tolist())
+        chosen = sorted(shuffled(count, study.draw_seed)[:wanted].tolist())
         places = [np.unravel_index(number, sizes) for number in chosen]
         return [{k: v[int(i)] for k, v, i in zip(axes, lists, at, strict=True)} for at in places]
     found: dict[str, dict[str, Any]] = {}
-    for _ in range(20 * wanted):
+    for attempt in range(20 * wanted):
         if len(found) < wanted:
-            values = {key: _draw(held, generator) for key, held in axes.items()}
+            values = {key: _draw(held, uniform(study.draw_seed, attempt, key)) for key, held in axes.items()}
             found.setdefault(json.dumps(values), values)
     return list(found.values())
 
 
-def _draw(values: list[Any] | Range, generator: np.random.Generator) -> Any:
+def _draw(values: list[Any] | Range, share: float) -> Any:
+    """The value at this share of the way, from 0 up to 1."""
     if isinstance(values, list):
-        return values[int(generator.integers(len(values)))]
+        return values[int(share * len(values))]
     whole = isinstance(values.low, int) and isinstance(values.high, int)
     low, high = (values.low, values.high + 1) if whole else (values.low, values.high)
     if values.log:
-        drawn = math.exp(generator.uniform(math.log(low), math.log(high)))
+        drawn = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
     else:
-        drawn = float(generator.uniform(low, high))
+        drawn = low + share * (high - low)
     return min(int(drawn), int(values.high)) if whole else float(f"{drawn:.4g}")

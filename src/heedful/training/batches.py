@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from heedful.streams import shuffled
+
 _POOL = 50  # batches' worth of rows that are sorted by length together: little padding, and still a fair shuffle
 
 
@@ -11,8 +13,7 @@ def epoch_batches(
     lengths: Sequence[int], seed: int, epoch: int, size: int, tokens: int | None = None
 ) -> list[list[int]]:
     """Every row once. By count (`size` rows, the last batch smaller), or by `tokens`: rows times longest row."""
-    random = np.random.default_rng([seed, epoch])
-    order = random.permutation(len(lengths))
+    order = shuffled(len(lengths), seed, epoch, "rows")
     length = np.asarray(lengths)
     batches: list[list[int]] = []
     pool = size * _POOL if tokens is None else max(1, _POOL * tokens // max(1, int(length.mean())))
@@ -23,7 +24,7 @@ def epoch_batches(
             batches += [rows[i : i + size].tolist() for i in range(0, len(rows), size)]
         else:
             batches += _by_tokens(rows.tolist(), lengths, tokens)
-    return [batches[i] for i in random.permutation(len(batches))]
+    return [batches[i] for i in shuffled(len(batches), seed, epoch, "batches")]
 
 
 def _by_tokens(rows: list[int], lengths: Sequence[int], tokens: int) -> list[list[int]]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from heedful.errors import WorkError
 from heedful.objectives.classify import Loss
 from heedful.recipes.schema import TrainingTable, TuningTable
+from heedful.streams import seed_of
 from heedful.training.batches import epoch_batches
 from heedful.training.optimiser import lr_factor, make_optimiser, scale_of
 from heedful.training.state import Progress, load_state, put_weights, save_state
@@ -93,11 +94,11 @@ class Fit:
     def _step(self, rows: list[int], epoch: int, steps: int) -> None:
         """One step of AdamW on these rows; their loss is a sum over parts divided by the weight of the whole."""
         table, progress = self.training, self.progress
-        self._seed(hash((self.seed, progress.step)))  # dropout depends on the step alone: nothing to save for it
         self.method.train(True)
         weight = self.loss.weights(self.targets[rows]).sum()
         total = 0.0
-        for part in _parts(rows, table.accumulate):
+        for number, part in enumerate(_parts(rows, table.accumulate)):
+            self._seed(seed_of(self.seed, progress.step, number))  # dropout hangs on these alone: nothing to save
             with torch.autocast("cuda", torch.bfloat16, enabled=self.targets.is_cuda):
                 scores_bk = self.method.scores("train", part)
             loss = self.loss.sum(scores_bk, self.targets[part]) / weight

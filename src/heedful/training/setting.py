@@ -20,6 +20,7 @@ from heedful.models.transformer import Transformer
 from heedful.nn.heads import Reads
 from heedful.objectives.classify import Loss, balanced_weights, make_items
 from heedful.recipes.schema import DataTable, Recipe
+from heedful.streams import seed_of, shuffled
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_bpe, train_wordpiece
@@ -67,8 +68,7 @@ def load_data(table: DataTable, seed: int = 0) -> Dataset:
     whole = len(data.train)
     rows = table.limit or max(1, round((table.fraction or 1) * whole))
     if rows < whole:
-        drawn = table.split_seed if not table.redraw else hash((table.split_seed, seed))  # of whole numbers: as ever
-        order = torch.randperm(whole, generator=torch.Generator().manual_seed(drawn))
+        order = shuffled(whole, table.split_seed, seed if table.redraw else "every seed")
         data = replace(data, train=data.train.take(sorted(order[:rows].tolist())))
         data.notes.append(f"trained on {rows} of {whole} rows of the training set")
     return data
@@ -192,7 +192,7 @@ def _model(recipe: Recipe, seed: int, dataset: Dataset) -> tuple[Checkpoint, str
         if depth > layers:
             raise RequestError(f"tuning.reinit_layers = {depth}, but the model has {layers} layers.")
         fresh = tuple(f"body.blocks.{i}." for i in range(layers - depth, layers))
-        found.transformer.initialise(torch.Generator().manual_seed(seed + 1), only=fresh)
+        found.transformer.initialise(torch.Generator().manual_seed(seed_of(seed, "layers")), only=fresh)
     return found, table.name or f"shape {table.shape}", origin
 
 
