@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from bad_weights import Bad
 from checkpoint_samples import (
     ABSENT,
     CONFIG,
     COUNT,
     FAMILY_NAMES,
+    HEADS_FILE,
     INDEX,
     LAYERS,
     WEIGHTS,
@@ -21,6 +23,7 @@ from checkpoint_samples import (
     read_config,
     shard,
 )
+from safetensors.torch import save_file
 
 
 def _config(**changes: Any) -> Callable[[Path], None]:
@@ -183,24 +186,96 @@ def bad_heads_and_labels() -> Iterator[Bad]:
         "of other names": {"a": 0, "b": 1, "c": 2},
     }.items():
         yield Bad(f"label2id {name}", "roberta", _config(label2id=numbers), "label2id")
+    note = {
+        "kind": "linear", "reads": "pooled", "classes": 3, "activation": "tanh", "bias": True,
+        "labels": ["no", "yes", "perhaps"], "chunked": False, "dropout": None, "file": WEIGHTS,
+    }  # fmt: skip
     for name, own in {
-        "from the future": {"format": 2, "heads": {}},
+        "from the past": {"format": 1, "heads": {"classify": "linear"}},
+        "from the future": {"format": 3, "heads": {}},
+        "with a format that is true": {"format": True, "heads": {}},
         "without a format": {"heads": {}},
         "text": "yes",
         "a list": [],
-        "without heads": {"format": 1},
-        "with a list of heads": {"format": 1, "heads": ["classify"]},
-        "with an unknown kind": {"format": 1, "heads": {"classify": "magic"}},
-        "with a list for a kind": {"format": 1, "heads": {"classify": ["linear"]}},
-        "with an object for a kind": {"format": 1, "heads": {"classify": {}}},
-        "with null for a kind": {"format": 1, "heads": {"classify": None}},
-        "with a kind in the wrong place": {"format": 1, "heads": {"mask": "linear"}},
-        "with a head of another family": {"format": 1, "heads": {"causal": "language-model"}},
-        "without the head that is stored": {"format": 1, "heads": {}},
-        "with a head that is not stored": {"format": 1, "heads": {"classify": "two-layer"}},
     }.items():
-        said = "format" if name in ("from the future", "without a format", "text", "a list") else ""
-        yield Bad(f"heedful {name}", "bert", _config(heedful=own), said)
+        yield Bad(f"heedful {name}", "bert", _config(heedful=own), "format")
+    for name, heads in {
+        "without heads": None,
+        "with a list of heads": ["classify"],
+        "with a kind for a head": {"classify": "linear"},
+        "with null for a head": {"classify": None},
+        "with a list for a head": {"classify": [note]},
+        "with a key too few": {"classify": {k: v for k, v in note.items() if k != "reads"}},
+        "with a key too many": {"classify": {**note, "magic": 1}},
+        "with a name of two lines": {"a\nb": note},
+        "with a name of two parts": {"classify.output": {**note, "file": HEADS_FILE}},
+        "with an empty name": {"": {**note, "file": HEADS_FILE}},
+        "with the name of a method": {"forward": {**note, "file": HEADS_FILE}},
+        "with a kind in the wrong place": {"mask": note},
+        "with a head of another family": {"causal": {**note, "kind": "language-model", "classes": 0, "labels": []}},
+        "without the head that is stored": {},
+        "with a head that is not stored": {"classify": {**note, "kind": "two-layer"}},
+        "with a head in a file that is not there": {"classify": {**note, "file": HEADS_FILE}},
+        "with fewer classes than are stored": {"classify": {**note, "classes": 2, "labels": ["no", "yes"]}},
+        "with other labels than id2label": {"classify": {**note, "labels": ["yes", "no", "perhaps"]}},
+    }.items():
+        yield Bad(f"heedful {name}", "bert", _config(heedful={"format": 2, "heads": heads}), "")
+    for key, values in {
+        "kind": ["magic", ["linear"], {}, None],
+        "reads": ["second", 1, None, ["first"]],
+        "classes": [-1, 2.0, "3", True, None, 10**9, 4],
+        "activation": ["magic", None, []],
+        "bias": [0, "yes", None],
+        "labels": [None, "no", ["no", "no", "yes"], [1, 2, 3], ["no", "yes"]],
+        "chunked": [1, "no", None],
+        "dropout": [-0.1, 2, "0.1", True, []],
+        "file": ["config.json", "../model.safetensors", None, 3],
+    }.items():
+        for value in values:
+            own = {"format": 2, "heads": {"classify": {**note, key: value}}}
+            said = "classify" if key in ("classes", "labels") else f"classify.{key}"
+            yield Bad(f"heedful {key} = {value!r}", "bert", _config(heedful=own), said)
+
+
+def _two_heads(change: Callable[[Path, dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """A second classifier beside the first, then `change` to its file and tensors."""
+
+    def damage(directory: Path) -> None:
+        note = {
+            "kind": "linear", "reads": "mean", "classes": 2, "activation": "tanh", "bias": True,
+            "labels": ["a", "b"], "chunked": False, "dropout": None, "file": HEADS_FILE,
+        }  # fmt: skip
+        first = {**note, "reads": "pooled", "classes": 3, "labels": ["no", "yes", "perhaps"], "file": WEIGHTS}
+        edit_config(directory, heedful={"format": 2, "heads": {"classify": first, "topic": note}})
+        tensors = {"heads.topic.output.weight": torch.ones(2, 8), "heads.topic.output.bias": torch.ones(2)}
+        change(directory / HEADS_FILE, tensors)
+        if not os.path.lexists(directory / HEADS_FILE):
+            save_file(tensors, directory / HEADS_FILE)
+
+    return damage
+
+
+two_good_heads = _two_heads(lambda path, tensors: None)
+
+
+def bad_second_heads() -> Iterator[Bad]:
+    name = "heads.topic.output.weight"
+    for what, change in {
+        "nothing in it": lambda p, t: t.clear(),
+        "a tensor missing": lambda p, t: t.pop(name),
+        "a stranger": lambda p, t: t.update({"heads.mood.output.bias": torch.ones(2)}),
+        "another shape": lambda p, t: t.update({name: torch.ones(8, 2)}),
+        "whole numbers": lambda p, t: t.update({name: torch.ones(2, 8, dtype=torch.long)}),
+        "infinite": lambda p, t: t.update({name: torch.full((2, 8), torch.inf)}),
+        "a tensor of the body": lambda p, t: t.update({"embeddings.LayerNorm.bias": torch.ones(8)}),
+        "a name of two lines": lambda p, t: t.update({"a\nb": torch.ones(1)}),
+        "not safetensors": lambda p, t: p.write_text("no"),
+        "a directory": lambda p, t: p.mkdir(),
+        "a pipe": lambda p, t: os.mkfifo(p),
+        "linked to outside": lambda p, t: p.symlink_to("/etc/hostname"),
+        "linked to nothing": lambda p, t: p.symlink_to("gone"),
+    }.items():
+        yield Bad(f"{HEADS_FILE}: {what}", "bert", _two_heads(change), "")
 
 
 def _link(name: str, outside: bool = True) -> Callable[[Path], None]:
@@ -325,6 +400,7 @@ CASES = [
     *bad_sizes(),
     *unsupported_values(),
     *bad_heads_and_labels(),
+    *bad_second_heads(),
     *bad_files(),
     *bad_shards(),
     *bad_tokenizers(),

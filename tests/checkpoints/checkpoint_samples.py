@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 
-from heedful.checkpoints.config import make_head
 from heedful.checkpoints.dialect import SLOTS
 from heedful.checkpoints.directory import Checkpoint, write_model
 from heedful.checkpoints.families import FAMILIES
+from heedful.checkpoints.heads import NewHead, make_head
 from heedful.models.shape import HeadKind, Shape
 from heedful.models.transformer import Transformer
 from heedful.text import read_tokenizer
@@ -32,6 +32,7 @@ HEADS: dict[str, HeadKind] = {
 }
 """The head that the sample of each family has."""
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
+HEADS_FILE = "heads.safetensors"
 OUTPUT = {
     "bert": "classifier.weight",
     "roberta": "classifier.out_proj.weight",
@@ -79,22 +80,17 @@ def vocabulary_files(family: str) -> dict[str, str]:
 
 
 def make_shape(family: str, vocabulary: int, pooler: bool | None = None) -> Shape:
-    return Shape(
-        family=family,
-        vocabulary=vocabulary,
-        width=8,
-        layers=2,
-        heads=2,
-        inner=32 if family == "gpt2" else 12,
-        positions=16,
-        segments={"bert": 2, "roberta": 1}.get(family, 0),
-        activation="gelu_new" if family == "gpt2" else "gelu",
-        norm_eps=1e-12 if family in ("bert", "distilbert") else 1e-5,
-        attention_output_dropout=0.0 if family == "distilbert" else 0.1,
-        head_dropout={"distilbert": 0.2, "gpt2": 0.0}.get(family),
-        pad_id={"roberta": 1, "gpt2": None}.get(family, 0),
-        pooler=family == "bert" if pooler is None else pooler,
-    )
+    sizes: dict[str, Any] = {
+        "inner": 32 if family == "gpt2" else 12,
+        "segments": {"bert": 2, "roberta": 1}.get(family, 0),
+        "activation": "gelu_new" if family == "gpt2" else "gelu",
+        "norm_eps": 1e-12 if family in ("bert", "distilbert") else 1e-5,
+        "head_dropout": {"distilbert": 0.2}.get(family),
+        "pad_id": {"roberta": 1, "gpt2": None}.get(family, 0),
+        "pooler": family == "bert" if pooler is None else pooler,
+        **FAMILIES[family].fixed,
+    }
+    return Shape(vocabulary=vocabulary, width=8, layers=2, heads=2, positions=16, **sizes)
 
 
 def formula(name: str, shape: tuple[int, ...], salt: int = 0) -> Tensor:
@@ -114,12 +110,13 @@ def make_checkpoint(
     assert tokenizer is not None
     needs_pooler = any(FAMILIES[family].heads[k].reads == "pooled" for k in kinds)
     shape = make_shape(family, tokenizer.size, pooler=needs_pooler or (family == "bert" and not kinds))
-    heads = {SLOTS[k]: make_head(FAMILIES[family], k, shape, len(labels)) for k in kinds}
+    named = {k: labels if SLOTS[k] == "classify" else () for k in kinds}
+    heads = {SLOTS[k]: make_head(FAMILIES[family], shape, NewHead(k, named[k])) for k in kinds}
     transformer = Transformer(shape, heads)
     with torch.no_grad():
         for name, p in transformer.named_parameters():
             p.copy_(formula(name, tuple(p.shape), salt))
-    return Checkpoint(transformer.eval(), tokenizer, labels if "classify" in heads else ())
+    return Checkpoint(transformer.eval(), family, tokenizer)
 
 
 def make_good(family: str, directory: Path, kinds: tuple[HeadKind, ...] | None = None) -> Path:
@@ -221,7 +218,7 @@ def assert_same(a: Checkpoint, b: Checkpoint) -> None:
         assert torch.equal(value, other[name]), name
     assert a.transformer.shape == b.transformer.shape
     assert a.transformer.head_shapes == b.transformer.head_shapes
-    assert a.labels == b.labels
+    assert a.family == b.family
     assert (a.tokenizer is None) == (b.tokenizer is None)
     if a.tokenizer is not None and b.tokenizer is not None:
         texts = ["ab cd", "hgfe  dcba", "Aé ab", ""]

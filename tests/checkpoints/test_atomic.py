@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 from checkpoint_samples import assert_same, fingerprint, make_checkpoint, names_in
 
-from heedful.checkpoints import atomic, directory
-from heedful.checkpoints.atomic import replace_directory
+from heedful.checkpoints import directory
 from heedful.checkpoints.directory import Checkpoint, read_model, write_model
 from heedful.errors import RequestError, WorkError
+from heedful.storage import directories
+from heedful.storage.directories import replace_directory
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ class Injector:
             (os, "umask"),
             (io, "open"),
             (directory, "save_file"),
-            (atomic, "_exchange"),
+            (directories, "_exchange"),
         ):
             patch.setattr(owner, name, self.wrap(name, getattr(owner, name)))
 
@@ -74,7 +75,8 @@ def no_exchange(patch: pytest.MonkeyPatch) -> None:
         ctypes.set_errno(errno.EINVAL)
         return -1
 
-    patch.setattr(atomic.ctypes, "CDLL", lambda *a, **k: SimpleNamespace(renameat2=renameat2, renamex_np=renameat2))
+    library = SimpleNamespace(renameat2=renameat2, renamex_np=renameat2)
+    patch.setattr(directories.ctypes, "CDLL", lambda *a, **k: library)
 
 
 def steps(target: Path, model: Checkpoint, simple: bool) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import bad_directories
 import bad_weights
 import pytest
-from checkpoint_samples import CONFIG, FAMILY_NAMES, WEIGHTS, edit_config, fingerprint, make_good
+from checkpoint_samples import CONFIG, FAMILY_NAMES, HEADS_FILE, WEIGHTS, edit_config, fingerprint, make_good
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,10 @@ LONGEST = 1000
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("good")
-    return {family: make_good(family, root / family) for family in FAMILY_NAMES}
+    made = {family: make_good(family, root / family) for family in FAMILY_NAMES}
+    made["two heads"] = make_good("bert", root / "two-heads")
+    bad_directories.two_good_heads(made["two heads"])
+    return made
 
 
 def refusal(directory: Path) -> str:
@@ -64,7 +67,7 @@ def test_the_cases_are_many_and_different() -> None:
     assert len({c.name for c in CASES}) == len(CASES)
 
 
-@pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.parametrize("family", [*FAMILY_NAMES, "two heads"])
 def test_the_directories_are_good_before(family: str, good: dict[str, Path]) -> None:
     """The negative control: what the cases break loads as it is."""
     before = fingerprint(good[family])
@@ -232,6 +235,12 @@ def test_random_damage(draw: tuple[str, str, int], good: dict[str, Path], tmp_pa
 @settings(max_examples=6000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(draw=seeds)
 def test_much_random_damage(draw: tuple[str, str, int], good: dict[str, Path], tmp_path: Path) -> None:
+    loads_or_is_refused(good, tmp_path / "fuzzed", draw)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(draw=st.tuples(st.just("two heads"), st.sampled_from([CONFIG, HEADS_FILE]), st.integers(0, 2**32)))
+def test_random_damage_to_our_own_files(draw: tuple[str, str, int], good: dict[str, Path], tmp_path: Path) -> None:
     loads_or_is_refused(good, tmp_path / "fuzzed", draw)
 
 

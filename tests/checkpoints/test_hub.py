@@ -77,7 +77,7 @@ def test_revisions(hub: Hub, model: Path, call: Caller, tmp_path: Path) -> None:
     done = call.fetch("someone/bert", "v1.0")
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("fetching someone/bert (v1.0) from the hub: 5 files, ")
-    assert read_model(Path(done.stdout.strip())).transformer.shape.family == "gpt2"
+    assert read_model(Path(done.stdout.strip())).family == "gpt2"
     by_commit = call.fetch("someone/bert", commit(older))
     assert (by_commit.returncode, by_commit.stderr) == (0, "")
     assert_refused(call.fetch("someone/bert", "v9"), 2, "someone/bert", "no revision 'v9'")

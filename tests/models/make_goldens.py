@@ -5,7 +5,9 @@ import json
 import torch
 from test_models import GOLDENS, SHAPES, formula_model
 
+from heedful.models.batch import Batch
+
 if __name__ == "__main__":
     ids = torch.tensor([[7, 3, 49, 20, 11], [9, 30, 2, 5, 5]])
-    found = {family: formula_model(shape).body(ids).last[:, :, :4].tolist() for family, shape in SHAPES.items()}
+    found = {family: formula_model(shape).body(Batch(ids)).last[:, :, :4].tolist() for family, shape in SHAPES.items()}
     GOLDENS.write_text(json.dumps(found, indent=1) + "\n")

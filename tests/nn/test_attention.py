@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heedful.nn.attention import Attend, MultiHeadAttention, dot_product, fused_dot_product
+from heedful.nn.attention import Attend, MemoryAttention, MultiHeadAttention, dot_product, fused_dot_product
 from heedful.nn.masks import block_mask, causal_mask, padding_mask
 from heedful.nn.positions import RotaryAttention, rotate, sinusoidal
 
@@ -99,17 +99,17 @@ def test_dropout_keeps_the_expectation_and_only_in_training() -> None:
 
 def test_multi_head_attention_is_its_heads_concatenated() -> None:
     layer = MultiHeadAttention(12, 3).double()
-    x, memory = draw(2, 4, 12), draw(2, 5, 12, seed=1)
+    x, whole = draw(2, 4, 12), draw(2, 5, 12, seed=1)
     w, b = layer.qkv.weight, layer.qkv.bias
     heads = []
     for h in range(3):
         rows = slice(4 * h, 4 * h + 4)
         q = x @ w[:12][rows].T + b[:12][rows]
-        k = memory @ w[12:24][rows].T + b[12:24][rows]
-        v = memory @ w[24:][rows].T + b[24:][rows]
+        k = whole @ w[12:24][rows].T + b[12:24][rows]
+        v = whole @ w[24:][rows].T + b[24:][rows]
         heads.append(torch.softmax(q @ k.transpose(1, 2) / 2.0, dim=-1) @ v)
     expected = layer.output(torch.cat(heads, dim=-1))
-    assert torch.allclose(layer(x, memory)[0], expected, atol=1e-12)
+    assert torch.allclose(layer(x, whole)[0], expected, atol=1e-12)
     assert torch.allclose(layer(x, x)[0], layer(x)[0], atol=1e-12)
 
 
@@ -126,7 +126,7 @@ def test_packed_blocks_attend_as_if_alone() -> None:
     layer = MultiHeadAttention(8, 2).double()
     a, b = draw(1, 3, 8), draw(1, 2, 8, seed=1)
     packed = torch.cat([a, b, draw(1, 1, 8, seed=2)], dim=1)
-    y, _ = layer(packed, mask=block_mask(torch.tensor([[1, 1, 1, 2, 2, 0]])))
+    y, *_ = layer(packed, mask=block_mask(torch.tensor([[1, 1, 1, 2, 2, 0]])))
     assert torch.allclose(y[:, :3], layer(a)[0], atol=1e-12)
     assert torch.allclose(y[:, 3:5], layer(b)[0], atol=1e-12)
 
@@ -159,16 +159,16 @@ def test_rotary_attention_is_a_kind_of_attention() -> None:
     x, order = draw(1, 5, 8), torch.tensor([3, 0, 4, 1, 2])
     assert torch.allclose(plain(x[:, order])[0], plain(x)[0][:, order], atol=1e-12)
     assert not torch.allclose(layer(x[:, order])[0], layer(x)[0][:, order], atol=1e-3)
-    last, _ = layer(x[:, 3:], x, None, (torch.arange(3, 5), torch.arange(5)))
+    last, *_ = layer(x[:, 3:], x, None, (torch.arange(3, 5), torch.arange(5)))
     assert torch.allclose(last, layer(x)[0][:, 3:], atol=1e-12)
 
 
 def test_sinusoidal_positions_are_the_papers() -> None:
-    table = sinusoidal(50, 16)
+    table = sinusoidal(torch.arange(50), 16)
     for p, i in ((0, 0), (7, 3), (49, 7)):
         angle = p / 10000 ** (2 * i / 16)
-        assert table[p, 2 * i] == pytest.approx(math.sin(angle), abs=1e-6)
-        assert table[p, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-6)
+        assert table[p, 2 * i] == pytest.approx(math.sin(angle), abs=1e-12)
+        assert table[p, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-12)
 
 
 class LowRank(torch.nn.Module):
@@ -195,3 +195,31 @@ def test_a_wrapped_projection_serves_every_path() -> None:
     layer.qkv = LowRank(layer.qkv, 8)
     assert not torch.allclose(layer(x)[0], before, atol=1e-3)
     assert torch.allclose(layer(x[:, :2], x)[0], layer(x)[0][:, :2], atol=1e-12)
+
+
+def test_attention_to_a_memory_of_another_width() -> None:
+    """Against the equations written out head by head, with the gradients of everything that has one."""
+    results = []
+    for written_out in (False, True):
+        torch.manual_seed(0)
+        layer = MemoryAttention(12, 5, 3).double()
+        x, memory = draw(2, 4, 12).requires_grad_(), draw(2, 6, 5, seed=1).requires_grad_()
+        real = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 0, 1, 0, 0]], dtype=torch.bool)
+        if written_out:
+            heads = []
+            for h in range(3):
+                rows = slice(4 * h, 4 * h + 4)
+                q = x @ layer.query.weight[rows].T + layer.query.bias[rows]
+                k = memory @ layer.keys_values.weight[:12][rows].T + layer.keys_values.bias[:12][rows]
+                v = memory @ layer.keys_values.weight[12:][rows].T + layer.keys_values.bias[12:][rows]
+                scores = (q @ k.transpose(1, 2) / 2.0).masked_fill(~real[:, None, :], -torch.inf)
+                heads.append(torch.softmax(scores, dim=-1) @ v)
+            y = torch.cat(heads, dim=-1) @ layer.output.weight.T + layer.output.bias
+        else:
+            y = layer(x, memory, padding_mask(real)).y_btd
+        (y**3).sum().backward()
+        results.append([y, x.grad, memory.grad, *(p.grad for p in layer.parameters())])
+    for ours, plain in zip(*results, strict=True):
+        assert (ours - plain).abs().max() <= 1e-10
+    kept = layer(x, memory, padding_mask(real)).kept
+    assert torch.equal(layer(x, None, padding_mask(real), kept).y_btd, layer(x, memory, padding_mask(real)).y_btd)

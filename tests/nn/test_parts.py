@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.activations import ACTIVATIONS
-from heedful.nn.attention import Attend, MultiHeadAttention
+from heedful.nn.attention import Attend, MemoryAttention, MultiHeadAttention
 from heedful.nn.blocks import FUSED, REFERENCE, Block, FeedForward
 from heedful.nn.embeddings import Embeddings
 from heedful.nn.heads import LinearHead, MaskedWordHead, Pooler, TwoLayerHead
@@ -135,7 +135,7 @@ def test_a_slot_takes_an_adapter_without_patching(kind: type[PostNorm]) -> None:
 
 
 def test_embeddings_sum_their_tables() -> None:
-    made = Embeddings(11, 4, 6, segments=2, pad_id=0).double()
+    made = Embeddings(nn.Embedding(11, 4, padding_idx=0), nn.Embedding(6, 4), nn.Embedding(2, 4)).double()
     ids, positions = torch.tensor([[5, 7, 0]]), torch.tensor([[0, 1, 2]])
     segments = torch.tensor([[0, 1, 0]])
     x = made(ids, positions, segments)
@@ -159,3 +159,19 @@ def test_heads_are_their_formulas() -> None:
         words.bias.copy_(draw(9, seed=3))
     h = words.norm(torch.relu(words.dense(x)))
     assert torch.allclose(words(x, table), h @ table.T + words.bias)
+
+
+@pytest.mark.parametrize("kind", [PostNorm, PreNorm])
+def test_a_memory_is_a_sublayer_between_the_two(kind: type[PostNorm]) -> None:
+    x, memory = draw(2, 5, 8), draw(2, 3, 6, seed=1)
+    block = make_block(kind)
+    block.memory_attention = MemoryAttention(8, 6, 2).double()
+    block.around_memory_attention = kind(LayerNorm(8, 1e-5), 0.0).double()
+    h = block.around_attention.leave(block.attention(block.around_attention.enter(x)).y_btd, x)
+    norm = block.around_memory_attention.norm
+    if kind is PostNorm:
+        h = norm(h + block.memory_attention(h, memory).y_btd)
+    else:
+        h = h + block.memory_attention(norm(h), memory).y_btd
+    expected = block.around_feed_forward.leave(block.feed_forward(block.around_feed_forward.enter(h)), h)
+    assert (block(x, memory_bsm=memory).x_btd - expected).abs().max() <= 1e-12

@@ -8,24 +8,29 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import peers
-from heedful.checkpoints.directory import Checkpoint, read_model, theirs, write_model
+from heedful.checkpoints.directory import Checkpoint, read_model, stored_tensors, write_model
+from heedful.models.batch import Batch
 from heedful.nn.blocks import FUSED, REFERENCE, Kernels
 
 TOLERANCE = 1e-5
 CASES = peers.cases()
 
 
+def make_batch(inputs: dict[str, Tensor]) -> Batch:
+    return Batch(inputs["input_ids"], inputs["attention_mask"].bool(), inputs.get("token_type_ids"))
+
+
 def differences(model: Checkpoint, peer, case: peers.Case) -> dict[str, float]:
     """The largest error of everything that can be compared: states, weights, pooled, scores, loss, every gradient."""
     inputs = peers.make_inputs(case, peer.config)
     targets = peers.make_targets(case, peer.config, inputs)
-    ids, real = inputs["input_ids"], inputs["attention_mask"].bool()
+    batch, real = make_batch(inputs), inputs["attention_mask"].bool()
     transformer = model.transformer
     transformer.zero_grad()
     peer.zero_grad()
 
     expected = peer(**inputs, **targets, output_hidden_states=True, output_attentions=True)
-    states = transformer.body(ids, real, inputs.get("token_type_ids"), everything=True)
+    states = transformer.body(batch, everything=True)
     errors = {}
 
     def compare(name: str, ours: Tensor, other: Tensor) -> None:
@@ -39,7 +44,7 @@ def differences(model: Checkpoint, peer, case: peers.Case) -> dict[str, float]:
         rows = real[:, None, :, None].expand(-1, ours.shape[1], -1, ours.shape[3])
         compare(f"weights {i}", ours[rows], other[rows])
     if getattr(expected, "pooler_output", None) is not None:
-        compare("pooled", transformer.pick(states, "pooled"), expected.pooler_output)
+        compare("pooled", transformer.pick(states, "pooled", batch), expected.pooler_output)
 
     if case.head:
         compare_scores(compare, transformer, expected, inputs, targets)
@@ -47,11 +52,12 @@ def differences(model: Checkpoint, peer, case: peers.Case) -> dict[str, float]:
         loss = (states.last[real] ** 3).mean()
         (expected.last_hidden_state[real] ** 3).mean().backward()
         if states.last is not None and transformer.body.pooler is not None:
-            pooled = transformer.pick(states, "pooled")
+            pooled = transformer.pick(states, "pooled", batch)
             loss = loss + (pooled**3).mean()
             (peer(**inputs).pooler_output ** 3).mean().backward()
         loss.backward()
-    ours = theirs(transformer, {n: p.grad for n, p in transformer.named_parameters() if p.grad is not None})
+    gradients = {n: p.grad for n, p in transformer.named_parameters() if p.grad is not None}
+    ours = stored_tensors(model, gradients)["model.safetensors"]
     other = {n: p.grad for n, p in peer.named_parameters() if p.grad is not None}
     assert set(ours) == set(other)
     for name in ours:
@@ -61,10 +67,10 @@ def differences(model: Checkpoint, peer, case: peers.Case) -> dict[str, float]:
 
 def compare_scores(compare, transformer, expected, inputs, targets) -> None:
     """Each head through `Transformer.forward`, which computes only what the head reads."""
-    ids, real = inputs["input_ids"], inputs["attention_mask"].bool()
+    batch, real = make_batch(inputs), inputs["attention_mask"].bool()
     total: Tensor = torch.zeros(())
     for head in transformer.heads:
-        logits = transformer(head, ids, real, inputs.get("token_type_ids"))
+        logits = transformer(head, batch)
         if head in ("mask", "causal"):
             other = getattr(expected, "prediction_logits", getattr(expected, "logits", None))
             compare(f"{head} scores", logits[real], other[real])
@@ -143,17 +149,17 @@ def test_dropout_falls_where_the_peers_falls(case: peers.Case, tmp_path: Path, m
     model = load_from_peer(peer, tmp_path, REFERENCE).transformer.train()
     peer.train()
     inputs = peers.make_inputs(case, peer.config)
-    ids, real = inputs["input_ids"], inputs["attention_mask"].bool()
+    batch, real = make_batch(inputs), inputs["attention_mask"].bool()
     torch.manual_seed(5)
     expected = peer(**inputs)
     torch.manual_seed(5)
     if not case.head:
-        ours = model.body(ids, real, inputs.get("token_type_ids")).last
+        ours = model.body(batch).last
         other = expected.last_hidden_state
     else:
         [head] = model.heads
-        states = model.body(ids, real, inputs.get("token_type_ids"))  # all positions, so that as many masks are drawn
-        x = model.pick(states, model.head_shapes[head].reads, real)
+        states = model.body(batch)  # all positions, so that as many masks are drawn
+        x = model.pick(states, model.head_shapes[head].reads, batch)
         table = (model.body.embeddings.token.weight,) if head in ("mask", "causal") else ()
         ours, other = model.heads[head](x, *table), expected.logits
     kept = real if ours.ndim == 3 else slice(None)

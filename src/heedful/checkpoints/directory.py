@@ -2,9 +2,11 @@
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -14,22 +16,24 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from heedful.checkpoints import config as configs
-from heedful.checkpoints.atomic import replace_directory
-from heedful.checkpoints.dialect import SLOTS, Entry, Family
+from heedful.checkpoints import heads as heads_of
+from heedful.checkpoints.dialect import Entry, Family
 from heedful.checkpoints.families import FAMILIES
-from heedful.checkpoints.tensors import Stored, existing, open_tensors
+from heedful.checkpoints.heads import HEADS_FILE, NewHead, StoredHead
+from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_file, open_tensors
 from heedful.errors import RequestError
-from heedful.models.shape import Head, HeadKind, Shape
+from heedful.models.shape import Shape, main_head
 from heedful.models.transformer import Transformer
 from heedful.nn.blocks import FUSED, Kernels
-from heedful.nn.heads import Reads
+from heedful.storage.directories import replace_directory
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 
 MODEL_FILES = frozenset(
     [
         "config.json",
-        "model.safetensors",
+        SAFETENSORS,
+        HEADS_FILE,
         "tokenizer.json",
         "tokenizer_config.json",
         "special_tokens_map.json",
@@ -41,6 +45,9 @@ MODEL_FILES = frozenset(
     ]
 )
 """What a model directory of ours may hold; a directory with anything else is never replaced."""
+MODEL_FOLDERS = frozenset(["adapters"])
+"""Further parts that a model directory may hold. Reading a model leaves them alone; saving one over it carries them
+along."""
 
 
 class _NoInit(TorchFunctionMode):
@@ -55,77 +62,72 @@ class _NoInit(TorchFunctionMode):
 @dataclass
 class Checkpoint:
     transformer: Transformer
+    family: str
+    """In whose dialect it is written: a name in `FAMILIES`."""
     tokenizer: Tokenizer | None = None
-    labels: tuple[str, ...] = ()
-    """Names of the classes of the classification head, in order."""
     sources: dict[str, str] = field(default_factory=dict)
     """Where each tensor came from: file and name there, or "new"."""
     unread: tuple[str, ...] = ()
     """Stored tensors that were left alone because the caller asked for another head or none."""
-    chunked: bool = False
-    """Whether the classifier reads long texts in chunks whose features are averaged, as it did in training."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Keys of config.json that do not concern the computation, kept for saving."""
 
 
 def read_model(
     directory: Path,
-    new_head: HeadKind | None = None,
-    labels: Sequence[str] = (),
+    new_heads: Mapping[str, NewHead] = MappingProxyType({}),
+    keep_heads: bool = False,
     body_only: bool = False,
     family: str | None = None,
     seed: int = 0,
-    reads: Reads | None = None,
-    head_dropout: float | None = None,
     kernels: Kernels = FUSED,
 ) -> Checkpoint:
-    """`reads` and `head_dropout` are a new head's; None: as the family's own heads have them."""
+    """`new_heads`, by name, are drawn from `seed` and take the place of those that are stored; with `keep_heads` they
+    stand beside them, and take the place only of those with the same name. `body_only`: without heads."""
+    if new_heads and body_only:
+        raise RequestError("new_head and body_only contradict each other; give one of them.")
     path = existing(directory, "config.json")
     if path is None:
         raise RequestError(f"{directory}: has no config.json, so it is not a model directory.")
     config = configs.read_json(path)
     stored = open_tensors(directory)
     dialect = configs.read_family(path, config, list(stored), family)
-    plain = _plain_names(directory, dialect, stored)
-
-    pooled = bool(dialect.pooler) and any(n.startswith(f"{dialect.pooler}.") for n in plain)
+    tensors = _plain_names(directory, dialect, stored)
+    pooled = bool(dialect.pooler) and any(n.startswith(f"{dialect.pooler}.") for n in tensors)
     shape = configs.read_shape(path, config, dialect, pooled)
-    heads: dict[str, Head] = {}
-    if labels and new_head is None:
-        raise RequestError("labels name the classes of a new_head; leave them out, or say which head it is.")
-    if new_head is not None and body_only:
-        raise RequestError("new_head and body_only contradict each other; give one of them.")
-    if new_head is not None:
-        if head_dropout is not None:
-            shape = replace(shape, head_dropout=head_dropout)
-        head = _new_head(dialect, new_head, shape, labels, reads)
-        heads = {SLOTS[new_head]: head}
-        shape = configs.with_pooler_for(shape, dialect, head)
-    elif not body_only:
-        kinds = configs.read_heads(path, config, dialect, set(plain))
-        classes = _classes(dialect, kinds, plain, shape.width)
-        noted = configs.read_reads(path, config)
-        for name, kind in kinds.items():
-            heads[name] = configs.make_head(dialect, kind, shape, classes, noted.get(name))
-            shape = configs.with_pooler_for(shape, dialect, heads[name])
+    notes = heads_of.read_notes(path, config, dialect)
+    if notes is not None and existing(directory, HEADS_FILE) is not None:
+        tensors = _merge_tensors(directory, tensors, open_file(directory, HEADS_FILE))
+
+    for name in new_heads:
+        heads_of.check_name(str(directory), name)
+    fresh = {name: heads_of.make_head(dialect, shape, new) for name, new in new_heads.items()}
+    known: dict[str, StoredHead] = {}
+    if not body_only and (keep_heads or not new_heads):
+        known = heads_of.foreign_heads(path, config, dialect, shape, tensors) if notes is None else dict(notes)
+    replaced = {name: known.pop(name) for name in fresh if name in known}
+    heads = {**{name: stored.head for name, stored in known.items()}, **fresh}
+    for head in heads.values():
+        shape = heads_of.with_pooler_for(shape, dialect, head)
 
     with torch.device("meta"), _NoInit():
         transformer = Transformer(shape, heads, kernels)
-    fresh: tuple[str, ...] = ()  # beginnings of the names of what the checkpoint need not have
-    if new_head is not None:
-        fresh = ("heads.", "body.pooler.") if shape.pooler and not pooled else ("heads.",)
-    found = Checkpoint(transformer, labels=tuple(labels), extra=configs.inert_keys(dialect, config))
-    entries = dialect.entries(shape, {name: head.kind for name, head in heads.items()})
-    known = [e for e in entries if not e.ours.startswith(fresh)]
-    found.unread = _account(directory, dialect, transformer, known, plain, dropping=bool(new_head) or body_only)
-    if new_head is not None:
-        found.extra.pop("problem_type", None)  # it spoke of the head that was replaced
-    if "classify" in heads and new_head is None:
-        found.labels = configs.read_labels(path, config, heads["classify"].classes)
-        found.chunked = configs.read_chunked(path, config)
-    _fill(directory, dialect, found, known, plain, fresh, seed)
-    found.tokenizer = _tokenizer(directory, dialect, shape)
-    return found
+    drawn = tuple(f"heads.{name}." for name in fresh)  # beginnings of the names of what the checkpoint need not have
+    if shape.pooler and not pooled and not any(stored.head.reads == "pooled" for stored in known.values()):
+        drawn += ("body.pooler.",)
+    names = [name for name, _ in transformer.named_parameters()]
+    entries = [e for e in heads_of.entries(dialect, shape, known, names) if not e.ours.startswith(drawn)]
+    left_out = None if body_only or (fresh and not keep_heads) else _tensors_of(dialect, replaced)
+    unread = _check_all_tensors_used(directory, dialect, transformer, entries, tensors, left_out)
+
+    checkpoint = Checkpoint(transformer, dialect.name, unread=unread, extra=configs.inert_keys(dialect, config))
+    if fresh and (not keep_heads or "classify" in fresh):
+        checkpoint.extra.pop("problem_type", None)  # it described the head that was replaced
+    main = main_head({name: stored.head for name, stored in (known | replaced).items()})
+    _read_labels(path, config, transformer, known, main, has_notes=notes is not None)
+    _fill(directory, dialect, checkpoint, entries, tensors, drawn, seed)
+    checkpoint.tokenizer = _tokenizer(directory, dialect, shape)
+    return checkpoint
 
 
 def _plain_names(directory: Path, family: Family, stored: Mapping[str, Stored]) -> dict[str, Stored]:
@@ -137,68 +139,87 @@ def _plain_names(directory: Path, family: Family, stored: Mapping[str, Stored]) 
     return plain
 
 
-def _new_head(family: Family, kind: HeadKind, shape: Shape, labels: Sequence[str], reads: Reads | None) -> Head:
-    if kind not in family.heads:
-        raise RequestError(f"new_head={kind!r} is not possible on {family.name}; choose {', '.join(family.heads)}.")
-    if SLOTS[kind] == "classify" and (not labels or len(set(labels)) != len(labels)):
-        raise RequestError(f"new_head={kind!r} needs labels=[…], the different names of its classes.")
-    if SLOTS[kind] != "classify" and labels:
-        raise RequestError(f"new_head={kind!r} has no labels of its own; leave labels out.")
-    return configs.make_head(family, kind, shape, len(labels), reads)
+def _merge_tensors(directory: Path, tensors: dict[str, Stored], further: Mapping[str, Stored]) -> dict[str, Stored]:
+    both = sorted(set(tensors) & set(further))
+    if both:
+        raise RequestError(f"{directory}: {both[0]!r} is stored twice, in {SAFETENSORS} and in {HEADS_FILE}.")
+    return {**tensors, **further}
 
 
-def _classes(family: Family, kinds: Mapping[str, HeadKind], plain: Mapping[str, Stored], width: int) -> int:
-    """The classification head's own size, by its bias or its matrix; 1 if neither tells: `_account` reports it then."""
-    if "classify" not in kinds:
-        return 0
-    stored = {e.ours: plain.get(e.theirs[0]) for e in family.heads[kinds["classify"]].entries}
-    for ours, rest in (("output.bias", ()), ("output.weight", (width,))):
-        tensor = stored.get(ours)
-        if tensor is not None and tensor.shape[:1] > (0,) and tensor.shape[1:] == rest:
-            return tensor.shape[0]
-    return 1
+def _tensors_of(family: Family, heads: Mapping[str, StoredHead]) -> tuple[str, ...]:
+    """What the tensors of these heads are called where they are stored: whole names, or the beginning of ours."""
+    names: list[str] = []
+    for name, stored in heads.items():
+        if stored.file == HEADS_FILE:
+            names.append(f"heads.{name}.")
+        else:
+            names += [theirs for entry in family.heads[stored.head.kind].entries for theirs in entry.theirs]
+    return tuple(names)
 
 
-def _account(
+def _read_labels(
+    path: Path,
+    config: Mapping[str, Any],
+    transformer: Transformer,
+    known: Mapping[str, StoredHead],
+    main: str | None,
+    has_notes: bool,
+) -> None:
+    """Names for the classes of the stored heads that have none yet. Hugging Face's names are those of the head `main`;
+    where config.json names its classes twice, they agree."""
+    for name, stored in known.items():
+        if stored.head.kind not in ("linear", "two-layer"):
+            continue
+        labels = stored.head.labels or tuple(f"LABEL_{i}" for i in range(stored.head.classes))
+        if name == main and not (has_notes and config.get("id2label") is None):
+            file_labels = configs.read_labels(path, config, stored.head.classes)
+            if has_notes and stored.head.labels and file_labels != labels:
+                raise RequestError(f"{path}: id2label and heedful.heads.{name}.labels contradict each other.")
+            labels = file_labels
+        transformer.head_shapes[name] = replace(stored.head, labels=labels)
+
+
+def _check_all_tensors_used(
     directory: Path,
     family: Family,
     transformer: Transformer,
     entries: list[Entry],
-    plain: Mapping[str, Stored],
-    dropping: bool,
+    tensors: Mapping[str, Stored],
+    left_out: tuple[str, ...] | None,
 ) -> tuple[str, ...]:
-    """Every tensor must have a home and every home a tensor of its shape; returns the names rightly left unread."""
+    """Every stored tensor must belong to the model, and the model's must all be stored, with the right shapes.
+
+    Returns the names that may be left unread.
+
+    `left_out`: beginnings of the names that may be left unread; None: everything outside the body.
+    """
     sizes = {name: p.shape for name, p in transformer.named_parameters()}
-    homes = {theirs: e.their_shape(sizes[e.ours]) for e in entries for theirs in e.theirs}
-    missing = [n for n in homes if n not in plain]
-    misshapen = [
-        f"{n} is {list(plain[n].shape)}, not {list(size)}"
-        for n, size in homes.items()
-        if n in plain and plain[n].shape != size
-    ]
-    not_numbers = [n for n in homes if n in plain and not plain[n].is_float]
-    strange: list[str] = []
-    unread: list[str] = []
+    expected_shapes = {theirs: e.their_shape(sizes[e.ours]) for e in entries for theirs in e.theirs}
+    present = {n: tensors[n] for n in expected_shapes if n in tensors}
     body_roots = {e.theirs[0].split(".")[0] for e in family.body(transformer.shape)} | {"pooler"}
-    for name in plain:
-        if name in homes or re.fullmatch(family.derived, name) or (family.copies.get(name) in homes and not dropping):
+    unexpected: list[str] = []
+    unread: list[str] = []
+    for name in tensors:
+        is_copy = family.copies.get(name) in expected_shapes and left_out is not None
+        if name in expected_shapes or is_copy or re.fullmatch(family.derived, name):
             continue
-        is_head = name.split(".")[0] not in body_roots
-        (unread if dropping and is_head else strange).append(name)
-    problems = [
-        f"{len(names)} {what}: {_some(names)}"
-        for what, names in (
-            ("missing", missing),
-            ("of another shape", misshapen),
-            ("not floating-point", not_numbers),
-            ("without a home", strange),
-        )
-        if names
-    ]
-    if problems:
+        may_stay = name.split(".")[0] not in body_roots if left_out is None else name.startswith(left_out)
+        (unread if may_stay else unexpected).append(name)
+    problems = {
+        "missing": [n for n in expected_shapes if n not in present],
+        "of another shape": [
+            f"{n} is {list(t.shape)}, not {list(expected_shapes[n])}"
+            for n, t in present.items()
+            if t.shape != expected_shapes[n]
+        ],
+        "not floating-point": [n for n, t in present.items() if not t.is_float],
+        "without a home": unexpected,
+    }
+    if any(problems.values()):
+        listed = "; ".join(f"{len(names)} {what}: {_sample_of(names)}" for what, names in problems.items() if names)
         raise RequestError(
-            f"{directory}: the tensors do not fit the {family.name} that config.json describes "
-            f"({'; '.join(problems)}); a head that is not needed can be replaced with new_head or left with body_only."
+            f"{directory}: the tensors do not fit the {family.name} that config.json describes ({listed}); "
+            "a head that is not needed can be replaced with new_head or left with body_only."
         )
     return tuple(unread)
 
@@ -206,41 +227,43 @@ def _account(
 def _fill(
     directory: Path,
     family: Family,
-    found: Checkpoint,
+    checkpoint: Checkpoint,
     entries: list[Entry],
-    plain: Mapping[str, Stored],
-    fresh: tuple[str, ...],
+    tensors: Mapping[str, Stored],
+    drawn: tuple[str, ...],
     seed: int,
 ) -> None:
-    transformer = found.transformer
+    transformer = checkpoint.transformer
     transformer.to_empty(device="cpu")
     parameters = dict(transformer.named_parameters())
     for entry in entries:
         for name, view in entry.views(parameters[entry.ours].detach()).items():
-            view.copy_(plain[name].read())
+            view.copy_(tensors[name].read())
             # A sum costs no memory; only where it is not finite are the values looked at one by one. As they are here:
             # a double can be too large for us.
             if not view.sum().isfinite() and (bad := int((~view.isfinite()).sum())):
-                raise RequestError(f"{directory / plain[name].file}: {name} has {bad} NaN or infinite values.")
-        found.sources[entry.ours] = f"{plain[entry.theirs[0]].file}: {' + '.join(plain[n].name for n in entry.theirs)}"
+                raise RequestError(f"{directory / tensors[name].file}: {name} has {bad} NaN or infinite values.")
+        checkpoint.sources[entry.ours] = (
+            f"{tensors[entry.theirs[0]].file}: {' + '.join(tensors[n].name for n in entry.theirs)}"
+        )
     for copy, original in family.copies.items():
-        if copy not in plain or original not in plain or copy in found.unread:
+        if copy not in tensors or original not in tensors or copy in checkpoint.unread:
             continue
-        if not torch.equal(plain[copy].read().float(), plain[original].read().float()):
+        if not torch.equal(tensors[copy].read().float(), tensors[original].read().float()):
             raise RequestError(
                 f"{directory}: {copy} is not equal to {original}, but config.json ties them; untied is not supported."
             )
-    if fresh:
-        transformer.initialise(torch.Generator().manual_seed(seed), only=fresh)
-        found.sources |= {name: "new" for name in parameters if name.startswith(fresh)}
-    assert set(found.sources) == set(parameters), "a parameter was neither read nor drawn"
+    if drawn:
+        transformer.initialise(torch.Generator().manual_seed(seed), only=drawn)
+        checkpoint.sources |= {name: "new" for name in parameters if name.startswith(drawn)}
+    assert set(checkpoint.sources) == set(parameters), "a parameter was neither read nor drawn"
     transformer.eval()
 
 
 def _tokenizer(directory: Path, family: Family, shape: Shape) -> Tokenizer | None:
     for name in MODEL_FILES:
         existing(directory, name)  # refuses links that lead out before anything is read through them
-    tokenizer = read_tokenizer(directory, family.name)
+    tokenizer = read_tokenizer(directory, family.tokens)
     if tokenizer is not None and tokenizer.size != shape.vocabulary:
         raise RequestError(
             f"{directory}: the tokenizer has {tokenizer.size} entries but the embedding has {shape.vocabulary}; "
@@ -251,38 +274,60 @@ def _tokenizer(directory: Path, family: Family, shape: Shape) -> Tokenizer | Non
 
 def write_model(directory: Path, checkpoint: Checkpoint) -> None:
     """Into a directory that appears, or takes the place of an older model there, in one step."""
-    transformer = checkpoint.transformer
-    family = FAMILIES[transformer.shape.family]
-    heads = transformer.head_shapes
-    content = configs.write_config(family, transformer.shape, heads, checkpoint.labels, checkpoint.extra)
-    if checkpoint.chunked:
-        content["heedful"]["chunked"] = True
-    tensors = theirs(transformer, {name: p.detach().cpu() for name, p in transformer.named_parameters()})
+    transformer, family = checkpoint.transformer, FAMILIES[checkpoint.family]
+    wrong = family.cannot_say(transformer.shape)
+    if wrong:
+        raise RequestError(f"{directory}: a {family.name} cannot be written with its {', '.join(wrong)}.")
+    for name, head in transformer.head_shapes.items():
+        heads_of.check_name(str(directory), name)
+        if head.kind not in family.heads:
+            raise RequestError(f"{directory}: a {family.name} cannot be written with a head {head.kind!r}.")
+    heads = heads_of.locate(family, transformer.shape, transformer.head_shapes)
+    whole = heads_of.architectures(family, heads)
+    main = main_head(transformer.head_shapes)
+    content = configs.write_config(
+        family,
+        transformer.shape,
+        whole[0] if whole else next(iter(family.architectures)),
+        () if main is None else transformer.head_shapes[main].labels,
+        checkpoint.extra,
+    )
+    content["heedful"] = heads_of.write_notes(heads)
+    files = stored_tensors(checkpoint, {name: p.detach().cpu() for name, p in transformer.named_parameters()})
 
     def write(into: Path) -> None:
         (into / "config.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         try:
-            save_file(tensors, into / "model.safetensors", metadata={"format": "pt"})
+            for file, tensors in files.items():
+                save_file(tensors, into / file, metadata={"format": "pt"})
         except SafetensorError as error:  # the library's word for a full disk too
             raise OSError(str(error).removeprefix("Error while serializing: ")) from None
         if checkpoint.tokenizer is not None:
             checkpoint.tokenizer.save(into)
+        for name in MODEL_FOLDERS:
+            if (directory / name).is_dir():
+                shutil.copytree(directory / name, into / name)
 
-    replace_directory(directory, write, MODEL_FILES)
+    replace_directory(directory, write, MODEL_FILES, MODEL_FOLDERS)
 
 
-def theirs(transformer: Transformer, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors under our names (weights, or their gradients) under Hugging Face's. A name without a home is an error."""
-    family = FAMILIES[transformer.shape.family]
-    heads = transformer.head_shapes
-    entries = {e.ours: e for e in family.entries(transformer.shape, {n: h.kind for n, h in heads.items()})}
-    prefix = family.prefix if heads and configs.architectures(family, heads) else ""
-    renamed: dict[str, Tensor] = {}
+def stored_tensors(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Tensors under our names (weights, or their gradients) by the files that they belong in and what they are called
+    there: Hugging Face's names in its file. A name that belongs nowhere is an error."""
+    transformer, family = checkpoint.transformer, FAMILIES[checkpoint.family]
+    heads = heads_of.locate(family, transformer.shape, transformer.head_shapes)
+    entries = {e.ours: e for e in heads_of.entries(family, transformer.shape, heads, list(tensors))}
+    own = tuple(f"heads.{name}." for name, stored in heads.items() if stored.file == HEADS_FILE)
+    has_theirs = any(stored.file == SAFETENSORS for stored in heads.values())
+    prefix = family.prefix if has_theirs and heads_of.architectures(family, heads) else ""
+    files: dict[str, dict[str, Tensor]] = {SAFETENSORS: {}}
     for name, tensor in tensors.items():
-        for theirs_name, part in entries[name].views(tensor).items():
-            renamed[(prefix if name.startswith("body.") else "") + theirs_name] = part.contiguous()
-    return renamed
+        file = HEADS_FILE if name.startswith(own) else SAFETENSORS
+        for their_name, part in entries[name].views(tensor).items():
+            stored_name = (prefix if name.startswith("body.") else "") + their_name
+            files.setdefault(file, {})[stored_name] = part.contiguous()
+    return files
 
 
-def _some(names: Sequence[str], most: int = 4) -> str:
+def _sample_of(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

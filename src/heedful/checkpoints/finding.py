@@ -1,4 +1,4 @@
-"""What the user calls a model, and the directory that this means."""
+"""From what the user calls a model to its directory."""
 
 import hashlib
 from pathlib import Path
@@ -32,9 +32,9 @@ def find(source: str | Path, revision: str | None = None) -> Path:
 
 def fingerprint(directory: Path) -> str:
     """The sha256 of everything in a model directory that is read: config, weights, tokenizer."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(directory.iterdir()):
         if path.is_file() and path.suffix in {".json", ".safetensors", ".bin", ".txt"}:
             with path.open("rb") as file:
-                found.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return found.hexdigest()
+                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()

@@ -10,6 +10,7 @@ from heedful.hub_client import quietly, say
 
 _SMALL = re.compile(
     r"(config|tokenizer|tokenizer_config|special_tokens_map|vocab|added_tokens)\.json|vocab\.txt|merges\.txt|bpe\.codes"
+    r"|heads\.safetensors"
 )
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 _SHARDED = re.compile(r"model\.safetensors\.index\.json|model-\d+-of-\d+\.safetensors")
@@ -76,9 +77,9 @@ def _after_failure(repo: str, revision: str | None, into: Path | None, error: Ba
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     if into is None:
         with contextlib.suppress(WorkError):
-            found = _from_cache(repo, revision, "")
+            cached = _from_cache(repo, revision, "")
             say(f"the hub cannot be reached ({reason}); using the copy of {repo} in its cache")
-            return found
+            return cached
     raise WorkError(f"{repo}: no directory here, and the hub cannot be reached ({reason}); check path or network.")
 
 
@@ -108,7 +109,7 @@ def cached_models() -> list[tuple[str, int]]:
     from huggingface_hub import errors
 
     try:
-        found: Any = hub.scan_cache_dir().repos
+        repositories: Any = hub.scan_cache_dir().repos
     except (errors.CacheNotFound, OSError):
         return []
-    return sorted((r.repo_id, r.size_on_disk) for r in found if r.repo_type == "model")
+    return sorted((r.repo_id, r.size_on_disk) for r in repositories if r.repo_type == "model")

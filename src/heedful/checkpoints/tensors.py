@@ -56,7 +56,7 @@ def inside(directory: Path, name: str) -> Path:
 
 
 def _is_sane(name: str) -> bool:
-    """Whether a name can stand in a message as it is: one line, no control codes, not endless."""
+    """Whether a name can be printed in a message as it is: one line, no control codes, not too long."""
     return name.isprintable() and len(name) <= _LONGEST
 
 
@@ -64,10 +64,10 @@ def existing(directory: Path, name: str) -> Path | None:
     """The path of a regular file of the directory, None if there is nothing of that name."""
     path = inside(directory, name)
     try:
-        there = path.exists()
+        exists = path.exists()
     except OSError as error:
         raise RequestError(f"{path}: cannot be read ({error.strerror}).") from None
-    if not there:
+    if not exists:
         if path.is_symlink():
             raise RequestError(f"{path}: is a link to nothing; put the file itself there.")
         return None
@@ -79,7 +79,15 @@ def existing(directory: Path, name: str) -> Path | None:
 
 
 def open_tensors(directory: Path) -> dict[str, Stored]:
-    stored = _open(directory)
+    return _with_sane_names(directory, _open(directory))
+
+
+def open_file(directory: Path, file: str) -> dict[str, Stored]:
+    """One further safetensors file."""
+    return _with_sane_names(directory, dict(_safetensors(inside(directory, file))))
+
+
+def _with_sane_names(directory: Path, stored: dict[str, Stored]) -> dict[str, Stored]:
     for name, tensor in stored.items():
         if not _is_sane(name):
             path = directory / tensor.file
@@ -93,7 +101,7 @@ def _open(directory: Path) -> dict[str, Stored]:
     if path := existing(directory, INDEX):
         return _sharded(directory, path)
     if path := existing(directory, OLD):
-        return dict(_old(path))
+        return dict(_pytorch_bin(path))
     raise RequestError(f"{directory}: has no weights; expected {SAFETENSORS}, {INDEX} or {OLD}.")
 
 
@@ -109,7 +117,7 @@ def _safetensors(path: Path) -> Iterator[tuple[str, Stored]]:
 
 
 def _reader(path: Path, name: str) -> Callable[[], Tensor]:
-    """Opens the file anew each time: of a mapping held open, every page once touched would count as memory of ours."""
+    """Opens the file again each time: if it stayed mapped, every page ever read would count as our memory."""
 
     def read() -> Tensor:
         try:
@@ -126,7 +134,7 @@ def _sharded(directory: Path, index: Path) -> dict[str, Stored]:
     places = read_json(index).get("weight_map")
     if not isinstance(places, dict) or not places or not all(isinstance(v, str) for v in places.values()):
         raise RequestError(f"{index}: has no weight_map of tensor names and files.")
-    found: dict[str, Stored] = {}
+    tensors: dict[str, Stored] = {}
     for shard in sorted(set(places.values())):
         path = existing(directory, shard)
         if path is None:
@@ -134,19 +142,21 @@ def _sharded(directory: Path, index: Path) -> dict[str, Stored]:
         stored = dict(_safetensors(path))
         promised = {name for name, file in places.items() if file == shard}
         if promised != set(stored):
-            odd = sorted(promised ^ set(stored))
-            raise RequestError(f"{index}: disagrees with {shard} about {len(odd)} tensors, {odd[0]!r} among them.")
-        found.update(stored)
-    return found
+            disagreeing = sorted(promised ^ set(stored))
+            raise RequestError(
+                f"{index}: disagrees with {shard} about {len(disagreeing)} tensors, {disagreeing[0]!r} among them."
+            )
+        tensors.update(stored)
+    return tensors
 
 
-def _old(path: Path) -> Iterator[tuple[str, Stored]]:
+def _pytorch_bin(path: Path) -> Iterator[tuple[str, Stored]]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about how the file was written, which is not the reader's affair
+            warnings.simplefilter("ignore")  # about how the file was written, which the reader cannot change
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        # Whatever the restricted loader trips over, the file is at fault: it is refused and none of its code has run.
+        # Whatever the restricted loader raises, the file is the cause: it is refused and none of its code has run.
         raise RequestError(
             f"{path}: refused by the restricted loader ({_reason(error)}); save it as {SAFETENSORS} where you trust it."
         ) from None

@@ -1,52 +1,82 @@
-"""What every body gives back, and the stack of blocks that encoder and decoder share."""
+"""What every body is asked and answers. `Stack` is the body there is; another (a recurrent network, say) fits if it
 
-from collections.abc import Iterable
+- is called as `Stack.forward` is and returns `States` (it may refuse a memory or a cache that it cannot use);
+- has `embeddings.token`, the token table that tied heads read, and a `pooler`, which may be None;
+- answers `parts()`: its parts by name in the order in which their weights are drawn, each a function of a generator.
+"""
+
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
-from heedful.models.shape import Shape
-from heedful.nn.activations import ACTIVATIONS
-from heedful.nn.attention import MultiHeadAttention
-from heedful.nn.blocks import Block, FeedForward, Kernels
-from heedful.nn.norms import LayerNorm, PostNorm, PreNorm
+from heedful.models.batch import Batch
+from heedful.nn.blocks import Kept
 
 
 class States(NamedTuple):
-    """`last` (b, t, d), or only the positions read; the rest only if everything was asked for."""
+    """`last` (b, t, d), or only the rows read; the others only if they were asked for."""
 
     last: Tensor
     layers: tuple[Tensor, ...] | None = None
     """The embeddings, then the states after each block."""
     weights: tuple[Tensor, ...] | None = None
-    """The attention weights (b, h, t, s) of each block."""
+    """The attention weights (b, h, t, s) of each block, where its kind of attention has any."""
+    memory_weights: tuple[Tensor, ...] | None = None
+    """The same of its attention to the memory."""
+    cache: "Cache | None" = None
+    """If one was given: that one with this call's tokens added."""
 
 
-def make_blocks(shape: Shape, kernels: Kernels, residual: type[PostNorm] | type[PreNorm]) -> nn.ModuleList:
-    def around(dropout: float) -> PostNorm | PreNorm:
-        return residual(LayerNorm(shape.width, shape.norm_eps, kernels.normalise), dropout)
+@dataclass(frozen=True)
+class Memory:
+    """What a body with cross attention looks at: another body's states, say."""
 
-    return nn.ModuleList(
-        Block(
-            MultiHeadAttention(shape.width, shape.heads, shape.attention_dropout, kernels.attend),
-            FeedForward(shape.width, shape.inner, ACTIVATIONS[shape.activation]),
-            around(shape.attention_output_dropout),
-            around(shape.dropout),
+    states_bsm: Tensor
+    real_bs: Tensor | None = None
+    """As in `Batch`."""
+    blocks_bs: Tensor | None = None
+    """As in `Batch`; the text of a block sees the memory of the block with the same number."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The keys and values of the tokens so far, and of the memory: a causal body goes on from them with new tokens.
+
+    `Cache()` is the beginning. A cache is never changed: each call returns a longer one (`States.cache`).
+    """
+
+    layers: tuple[Kept, ...] = ()
+    positions_bs: Tensor | None = None
+    """Of the tokens so far; None: there are none yet."""
+    real_bs: Tensor | None = None
+    """As in `Batch`."""
+    memory_mask: Tensor | None = None
+
+    @property
+    def tokens(self) -> int:
+        """How many there are so far in each row, padding included."""
+        return 0 if self.positions_bs is None else self.positions_bs.shape[1]
+
+    def reorder(self, index_b: Tensor) -> "Cache":
+        """Row i becomes what row index_b[i] was; a row may be taken several times, or not at all."""
+        return Cache(
+            tuple(kept.reorder(index_b) for kept in self.layers),
+            None if self.positions_bs is None else self.positions_bs[index_b],
+            None if self.real_bs is None else self.real_bs[index_b],
+            None if self.memory_mask is None else self.memory_mask[index_b],
         )
-        for _ in range(shape.layers)
-    )
 
-
-def run_blocks(
-    blocks: Iterable[nn.Module], x_btd: Tensor, mask: Tensor | None, read: slice | None, everything: bool
-) -> States:
-    """`read` narrows the last block to the positions that the caller will look at; `everything` keeps all states."""
-    stack = list(blocks)
-    layers, weights = [x_btd], []
-    for i, block in enumerate(stack):
-        narrow = read if i == len(stack) - 1 else None
-        x_btd, w = block(x_btd, mask=mask, read=narrow, want_weights=everything)
-        if everything:
-            layers.append(x_btd)
-            weights.append(w)
-    return States(x_btd, tuple(layers), tuple(weights)) if everything else States(x_btd)
+    def extend(self, batch: Batch, positions: Tensor, memory_mask: Tensor | None) -> "Cache":
+        """With the places of the batch's tokens added; their keys and values are the blocks' to add."""
+        real_bs, positions_bs = batch.real_bt, positions.expand(batch.ids_bt.shape)
+        if self.positions_bs is not None:
+            if self.real_bs is not None or real_bs is not None:
+                past, new = (
+                    torch.ones_like(p, dtype=torch.bool) if r is None else r.bool()
+                    for r, p in ((self.real_bs, self.positions_bs), (real_bs, positions_bs))
+                )
+                real_bs = torch.cat([past, new], dim=1)
+            positions_bs = torch.cat([self.positions_bs, positions_bs], dim=1)
+        return replace(self, positions_bs=positions_bs, real_bs=real_bs, memory_mask=memory_mask)

@@ -1,5 +1,6 @@
 """What a model is made of, in our words: one `Shape` for its body, one `Head` for each head."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -11,16 +12,31 @@ HeadKind = Literal["linear", "two-layer", "masked-word", "next-sentence", "langu
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a body. `family` decides the wiring: "bert", "roberta", "distilbert" or "gpt2"."""
+    """The sizes of a body, and how it is wired. The defaults are BERT's."""
 
-    family: str
     vocabulary: int
     width: int
     layers: int
     heads: int
     inner: int
     positions: int
+    """Rows of the table of positions; where there is none, the most tokens that a text may have."""
     segments: int = 0
+    """Rows of the table of segments; 0: there is none."""
+    causal: bool = False
+    """Whether a token sees only itself and what came before."""
+    norm: Literal["post", "pre"] = "post"
+    """Post-norm: each sublayer's sum is normalised. Pre-norm: each sublayer's input is, and the last states are."""
+    embedding_norm: bool = True
+    """Whether the embeddings are normalised before the first block."""
+    position_kind: Literal["learned", "sinusoidal", "none"] = "learned"
+    """What is added to the token's embedding ("rotary" is a kind of attention)."""
+    positions_from: Literal["zero", "pad"] = "zero"
+    """Where positions are counted from: 0, or pad_id + 1 over the tokens that are not padding (RoBERTa)."""
+    attention: str = "dot-product"
+    """The kind of self-attention, a name in `heedful.models.kinds`."""
+    memory_width: int | None = None
+    """The width of the memory that every block looks at (cross attention); None: there is none."""
     activation: str = "gelu"
     norm_eps: float = 1e-12
     dropout: float = 0.1
@@ -30,10 +46,22 @@ class Shape:
     attention_output_dropout: float = 0.1
     """On what attention adds to the stream; `dropout` is on what the feed-forward network adds."""
     head_dropout: float | None = None
-    """Dropout in the classification head; None: as in the body."""
+    """Dropout in the heads that do not have their own; None: as in the body."""
     initializer_range: float = 0.02
+    narrow_residuals: bool = False
+    """Whether what is added to the stream is drawn more narrowly, by the number of additions (GPT-2)."""
     pad_id: int | None = 0
     pooler: bool = False
+
+    @property
+    def first_position(self) -> int:
+        """That of a text's first token."""
+        return (self.pad_id or 0) + 1 if self.positions_from == "pad" else 0
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that a text may have."""
+        return self.positions - self.first_position
 
 
 @dataclass(frozen=True)
@@ -44,11 +72,25 @@ class Head:
     """Outputs of a classification head; 0 for the heads that score the vocabulary."""
     activation: str = "tanh"
     bias: bool = True
+    labels: tuple[str, ...] = ()
+    """The names of its classes in order; one for a head that gives a score; none for heads without classes to name."""
+    chunked: bool = False
+    """Whether it reads long texts in chunks whose features are averaged."""
+    dropout: float | None = None
+    """None: as `Shape.head_dropout` says."""
+    input_dropout: bool = True
+    """Of a two-layer head: whether there is dropout before its first layer too."""
+
+
+def main_head(heads: Mapping[str, Head]) -> str | None:
+    """The head that is meant where none is named: "classify", or the only one with labels."""
+    labelled = [name for name, head in heads.items() if head.labels]
+    return "classify" if "classify" in heads else labelled[0] if len(labelled) == 1 else None
 
 
 def _bert(layers: int, width: int, heads: int) -> Shape:
     return Shape(
-        family="bert", vocabulary=30522, width=width, layers=layers, heads=heads, inner=4 * width, positions=512,
+        vocabulary=30522, width=width, layers=layers, heads=heads, inner=4 * width, positions=512,
         segments=2, pooler=True,
     )  # fmt: skip
 
@@ -60,15 +102,16 @@ NAMED_SHAPES: dict[str, Shape] = {
     "bert-medium": _bert(8, 512, 8),
     "bert-base": _bert(12, 768, 12),
     "distilbert-base": Shape(
-        family="distilbert", vocabulary=30522, width=768, layers=6, heads=12, inner=3072, positions=512,
+        vocabulary=30522, width=768, layers=6, heads=12, inner=3072, positions=512,
         attention_output_dropout=0.0, head_dropout=0.2,
     ),
     "roberta-base": Shape(
-        family="roberta", vocabulary=50265, width=768, layers=12, heads=12, inner=3072, positions=514, segments=1,
-        norm_eps=1e-5, pad_id=1, pooler=True,
+        vocabulary=50265, width=768, layers=12, heads=12, inner=3072, positions=514, segments=1,
+        positions_from="pad", norm_eps=1e-5, pad_id=1, pooler=True,
     ),
     "gpt2": Shape(
-        family="gpt2", vocabulary=50257, width=768, layers=12, heads=12, inner=3072, positions=1024,
-        activation="gelu_new", norm_eps=1e-5, pad_id=None, head_dropout=0.0,
+        vocabulary=50257, width=768, layers=12, heads=12, inner=3072, positions=1024, causal=True,
+        norm="pre", embedding_norm=False, narrow_residuals=True, activation="gelu_new",
+        norm_eps=1e-5, pad_id=None, head_dropout=0.0,
     ),
 }  # fmt: skip

@@ -1,22 +1,23 @@
 """A whole model: one body, and any number of heads on it by name."""
 
-import math
 from collections.abc import Mapping
+from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from heedful.models.batch import Batch
 from heedful.models.body import States
-from heedful.models.decoder import Decoder
-from heedful.models.encoder import Encoder
 from heedful.models.shape import Head, Shape
+from heedful.models.stack import Stack
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.blocks import FUSED, Kernels
 from heedful.nn.heads import LanguageModelHead, LinearHead, MaskedWordHead, Reads, TwoLayerHead
 from heedful.nn.norms import LayerNorm
 
-FIRST = slice(0, 1)
-_RESIDUAL = (".attention.output", ".feed_forward.down")
+FIRST, LAST = slice(0, 1), slice(-1, None)
+HeadModule = LinearHead | TwoLayerHead | MaskedWordHead | LanguageModelHead
 
 
 class Transformer(nn.Module):
@@ -24,45 +25,36 @@ class Transformer(nn.Module):
         super().__init__()
         self.shape = shape
         self.head_shapes = dict(heads or {})
-        self.body: Encoder | Decoder = (Decoder if shape.family == "gpt2" else Encoder)(shape, kernels)
+        self.body = Stack(shape, kernels)
         self.heads = nn.ModuleDict({name: make_head(shape, head, kernels) for name, head in self.head_shapes.items()})
         self._lay_out()
 
-    def forward(
-        self,
-        head: str,
-        ids_bt: Tensor,
-        real_bt: Tensor | None = None,
-        segments_bt: Tensor | None = None,
-        positions_bt: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, head: str, batch: Batch) -> Tensor:
         """The scores of one head: (b, classes), or (b, t, vocabulary) for a head that reads every state.
 
         The last block is computed only where the head reads.
         """
-        module, reads = self.heads[head], self.head_shapes[head].reads
-        x = self.features(reads, ids_bt, real_bt, segments_bt, positions_bt)
+        module = self.heads[head]
+        x = self.features(self.head_shapes[head].reads, batch)
         if isinstance(module, (MaskedWordHead, LanguageModelHead)):
             return module(x, self.body.embeddings.token.weight)  # type: ignore[no-any-return]
         return module(x)  # type: ignore[no-any-return]
 
-    def features(
-        self,
-        reads: Reads,
-        ids_bt: Tensor,
-        real_bt: Tensor | None = None,
-        segments_bt: Tensor | None = None,
-        positions_bt: Tensor | None = None,
-    ) -> Tensor:
+    def features(self, reads: Reads, batch: Batch) -> Tensor:
         """What a head with these `reads` is given: one state of each text (b, d), or every one; no more is computed."""
+        if reads == "last" and batch.blocks_bt is None:
+            states: States = self.body(batch, LAST if batch.real_bt is None else last_real(batch.real_bt))
+            return states.last[:, 0]
         read = FIRST if reads in ("first", "pooled") else None
-        return self.pick(self.body(ids_bt, real_bt, segments_bt, positions_bt, read), reads, real_bt)
+        return self.pick(self.body(batch, read), reads, batch)
 
-    def pick(self, states: States, reads: Reads, real_bt: Tensor | None = None) -> Tensor:
+    def pick(self, states: States, reads: Reads, batch: Batch) -> Tensor:
         """The same from states that are there already."""
-        x_btd = states.last
+        x_btd, real_bt = states.last, batch.real_bt
         if reads == "every":
             return x_btd
+        if batch.blocks_bt is not None:
+            raise ValueError("one state of each row is not one of each text where texts are packed; split them first")
         if reads == "first":
             return x_btd[:, 0]
         if reads == "pooled":
@@ -72,8 +64,7 @@ class Transformer(nn.Module):
         if real_bt is None:
             return {"last": lambda: x_btd[:, -1], "mean": lambda: x_btd.mean(1), "max": lambda: x_btd.amax(1)}[reads]()
         if reads == "last":
-            places = torch.arange(real_bt.shape[1], device=real_bt.device)
-            last_b = (real_bt.long() * places).argmax(dim=1)
+            last_b = last_real(real_bt)
             return x_btd[torch.arange(len(last_b), device=last_b.device), last_b]
         real_bt1 = real_bt[:, :, None]
         if reads == "mean":
@@ -88,33 +79,30 @@ class Transformer(nn.Module):
                 module.weight.data = module.weight.data.T.contiguous().T
 
     def initialise(self, generator: torch.Generator, only: tuple[str, ...] = ("",)) -> None:
-        """Fresh weights for the modules whose name begins with one of `only`: matrices N(0, σ²), biases 0, gains 1."""
+        """Fresh weights for the parts whose name begins with one of `only`: "body.embeddings.", "body.blocks.0.", …,
+        "body.norm.", "body.pooler.", "heads.NAME."."""
         sigma = self.shape.initializer_range
-        # GPT-2 draws what is added to the stream more narrowly, by the number of additions (its paper, section 2.3).
-        narrow = math.sqrt(2 * self.shape.layers) if self.shape.family == "gpt2" else 1.0
-        with torch.no_grad():
-            for name, module in self.named_modules():
-                if not f"{name}.".startswith(only):
-                    continue
-                for key, p in module.named_parameters(recurse=False):
-                    if isinstance(module, LayerNorm):
-                        p.fill_(1.0 if key == "weight" else 0.0)
-                    elif key == "weight":
-                        p.normal_(0.0, sigma / narrow if name.endswith(_RESIDUAL) else sigma, generator=generator)
-                    else:
-                        p.zero_()
-                if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-                    module.weight[module.padding_idx].zero_()
+        parts = [(f"body.{name}.", draw) for name, draw in self.body.parts()]
+        for name, head in self.heads.items():
+            parts.append((f"heads.{name}.", partial(cast(HeadModule, head).draw, sigma=sigma)))
+        for name, draw in parts:
+            if name.startswith(only):
+                draw(generator)
+
+
+def last_real(real_bt: Tensor) -> Tensor:
+    """(b): the index of the last token of each text that is not padding."""
+    places = torch.arange(real_bt.shape[1], device=real_bt.device)
+    return (real_bt.long() * places).argmax(dim=1)
 
 
 def make_head(shape: Shape, head: Head, kernels: Kernels) -> nn.Module:
-    dropout = shape.dropout if shape.head_dropout is None else shape.head_dropout
+    dropout = next(p for p in (head.dropout, shape.head_dropout, shape.dropout) if p is not None)
     if head.kind == "linear":
         return LinearHead(shape.width, head.classes, dropout, head.bias)
     if head.kind == "two-layer":
         activation = ACTIVATIONS[head.activation]
-        # DistilBERT, whose head alone has relu, drops nothing before the first layer.
-        return TwoLayerHead(shape.width, head.classes, dropout, activation, head.activation != "relu")
+        return TwoLayerHead(shape.width, head.classes, dropout, activation, head.input_dropout)
     if head.kind == "next-sentence":
         return LinearHead(shape.width, 2)
     if head.kind == "masked-word":

@@ -1,24 +1,48 @@
-"""Attention ("Attention Is All You Need", section 3.2), and the seam for its kinds.
+"""Attention ("Attention Is All You Need", section 3.2): of a text to itself, and to a memory.
 
-Letters: b batch, h heads, t queries, s keys, k width of a head, d width of the model = h·k.
+Letters: b batch, h heads, t queries, s keys, k width of a head, d width of the model = h·k, m width of a memory.
 A mask is boolean and broadcasts to (b, h, t, s): True where query t may look at key s; None hides nothing.
-Places are the positions of the queries (t) and of the keys (s), for the kinds of attention that look at positions.
+Places are the positions of the queries (t) and of the keys (s), each also with an axis b in front, for the kinds of
+attention that look at positions.
+
+A kind of self-attention is a module that is called as `MultiHeadAttention` is and that draws its own weights
+(`draw`). It may have parameters, and it need not have queries and keys: it is given the states themselves.
 """
 
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.nn.dropout import dropout as dropped
+from heedful.nn.initial import Scale, draw_linear
 
 Places = tuple[Tensor, Tensor]
 
 
+class KeysValues(NamedTuple):
+    """What attention computed of the tokens it looked at, (b, h, s, k) each: kept, it need not be computed again."""
+
+    k_bhsk: Tensor
+    v_bhsk: Tensor
+
+    def reorder(self, index_b: Tensor) -> "KeysValues":
+        """Row i becomes what row index_b[i] was; a row may be taken several times, or not at all."""
+        return KeysValues(self.k_bhsk[index_b], self.v_bhsk[index_b])
+
+
+class Attended(NamedTuple):
+    y_btd: Tensor
+    weights_bhts: Tensor | None
+    """If they were wanted, and if there are any."""
+    kept: KeysValues
+    """Of all that was looked at, what was kept before included: what the next call may be given."""
+
+
 class Attend(Protocol):
-    """The seam: how queries, keys and values become an output. A plain function, or a module if it has parameters.
+    """How queries, keys and values become an output: a plain function, or a module.
 
     Returns y (b, h, t, k), and the weights (b, h, t, s) if they are wanted, else None. A query that may look at
     nothing yields zeros.
@@ -87,18 +111,17 @@ class Projections(nn.Linear):
         d = self.in_features
         return F.linear(x_btd, self.weight[:d], self.bias[:d])
 
-    def keys_values(self, memory_bsd: Tensor) -> Tensor:
+    def keys_values(self, whole_bsd: Tensor) -> Tensor:
         d = self.in_features
-        return F.linear(memory_bsd, self.weight[d:], self.bias[d:])
+        return F.linear(whole_bsd, self.weight[d:], self.bias[d:])
 
 
 class MultiHeadAttention(nn.Module):
-    """Concat(head₁ … head_h) W_O, head_i = attend(x W_Q, m W_K, m W_V), where m is the memory looked at."""
+    """Concat(head₁ … head_h) W_O, head_i = attend(x W_Q, x W_K, x W_V): a text looks at itself."""
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0, attend: Attend = fused_dot_product) -> None:
         super().__init__()
-        if width % heads:
-            raise ValueError(f"a width of {width} cannot be divided among {heads} heads")
+        _check_heads(width, heads)
         self.heads, self.dropout = heads, dropout
         self.qkv = Projections(width)
         self.output = nn.Linear(width, width)
@@ -107,33 +130,83 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x_btd: Tensor,
-        memory_bsd: Tensor | None = None,
+        whole_bsd: Tensor | None = None,
         mask: Tensor | None = None,
         places: Places | None = None,
+        past: KeysValues | None = None,
         want_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Without a memory, x looks at itself. Without places, both x and memory are counted from 0."""
-        q, k, v = self.project(x_btd, memory_bsd)
-        if places is None:
-            places = tuple(torch.arange(n.shape[-2], device=n.device) for n in (q, k))  # type: ignore[assignment]
-        return self.mix(q, k, v, mask, places, want_weights)  # type: ignore[arg-type]
-
-    def project(self, x_btd: Tensor, memory_bsd: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (b, h, t, k), keys and values (b, h, s, k)."""
-        if memory_bsd is None:
+    ) -> Attended:
+        """x are the states to be computed. They look at the whole text, where x is only the rows of it that are read;
+        before it stands what was kept of the past. Without places, queries and keys are counted from 0."""
+        if whole_bsd is None:
             q, k, v = self.qkv(x_btd).chunk(3, dim=-1)
         else:
             q = self.qkv.query(x_btd)
-            k, v = self.qkv.keys_values(memory_bsd).chunk(2, dim=-1)
-        return self._split(q), self._split(k), self._split(v)
-
-    def mix(
-        self, q_bhtk: Tensor, k_bhsk: Tensor, v_bhsk: Tensor, mask: Tensor | None, places: Places, want_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+            k, v = self.qkv.keys_values(whole_bsd).chunk(2, dim=-1)
+        q, k, v = (split_heads(part, self.heads) for part in (q, k, v))
+        if past is not None:
+            k, v = torch.cat([past.k_bhsk, k], dim=2), torch.cat([past.v_bhsk, v], dim=2)
+        if places is None:
+            places = torch.arange(q.shape[-2], device=q.device), torch.arange(k.shape[-2], device=q.device)
         dropout = self.dropout if self.training else 0.0
-        y_bhtk, weights = self.attend(q_bhtk, k_bhsk, v_bhsk, mask, places, dropout, want_weights)
-        return self.output(y_bhtk.transpose(1, 2).flatten(2)), weights
+        y_bhtk, weights = self.attend(q, k, v, mask, places, dropout, want_weights)
+        return Attended(self.output(join_heads(y_bhtk)), weights, KeysValues(k, v))
 
-    def _split(self, x_btd: Tensor) -> Tensor:
-        b, t, d = x_btd.shape
-        return x_btd.view(b, t, self.heads, d // self.heads).transpose(1, 2)
+    def draw(self, generator: torch.Generator, scale: Scale) -> None:
+        draw_linear(self.qkv, generator, scale.sigma)
+        draw_linear(self.output, generator, scale.residual)
+
+
+class MemoryAttention(nn.Module):
+    """Concat(head₁ … head_h) W_O, head_i = attend(x W_Q, m W_K, m W_V): a text looks at a memory m, whose width may be
+    another (cross attention)."""
+
+    def __init__(
+        self, width: int, memory_width: int, heads: int, dropout: float = 0.0, attend: Attend = fused_dot_product
+    ) -> None:
+        super().__init__()
+        _check_heads(width, heads)
+        self.heads, self.dropout = heads, dropout
+        self.query = nn.Linear(width, width)
+        self.keys_values = nn.Linear(memory_width, 2 * width)
+        self.output = nn.Linear(width, width)
+        self.attend = attend
+
+    def forward(
+        self,
+        x_btd: Tensor,
+        memory_bsm: Tensor | None = None,
+        mask: Tensor | None = None,
+        kept: KeysValues | None = None,
+        want_weights: bool = False,
+    ) -> Attended:
+        """Where the memory's keys and values were kept, they are not computed again, and the memory is not needed."""
+        if kept is None:
+            k, v = self.keys_values(memory_bsm).chunk(2, dim=-1)
+            kept = KeysValues(split_heads(k, self.heads), split_heads(v, self.heads))
+        q = split_heads(self.query(x_btd), self.heads)
+        places = torch.arange(q.shape[-2], device=q.device), torch.arange(kept.k_bhsk.shape[-2], device=q.device)
+        dropout = self.dropout if self.training else 0.0
+        y_bhtk, weights = self.attend(q, *kept, mask, places, dropout, want_weights)
+        return Attended(self.output(join_heads(y_bhtk)), weights, kept)
+
+    def draw(self, generator: torch.Generator, scale: Scale) -> None:
+        draw_linear(self.query, generator, scale.sigma)
+        draw_linear(self.keys_values, generator, scale.sigma)
+        draw_linear(self.output, generator, scale.residual)
+
+
+def split_heads(x_btd: Tensor, heads: int) -> Tensor:
+    """(b, h, t, k)."""
+    b, t, d = x_btd.shape
+    return x_btd.view(b, t, heads, d // heads).transpose(1, 2)
+
+
+def join_heads(y_bhtk: Tensor) -> Tensor:
+    """(b, t, d)."""
+    return y_bhtk.transpose(1, 2).flatten(2)
+
+
+def _check_heads(width: int, heads: int) -> None:
+    if width % heads:
+        raise ValueError(f"a width of {width} cannot be divided among {heads} heads")

@@ -1,4 +1,5 @@
-"""One layer of a transformer: attention, then a feed-forward network, each inside its residual wiring."""
+"""One layer of a transformer: attention, perhaps to a memory too, then a feed-forward network; each inside its residual
+wiring."""
 
 from typing import NamedTuple
 
@@ -6,8 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.activations import Activation
-from heedful.nn.attention import Attend, MultiHeadAttention, dot_product, fused_dot_product
+from heedful.nn.attention import Attend, KeysValues, MemoryAttention, Places, dot_product, fused_dot_product
+from heedful.nn.initial import Scale, draw_linear
 from heedful.nn.norms import Normalise, Residual, fused_layer_norm, layer_norm
+
+Read = slice | Tensor
+"""Which rows of a text are computed: those of a slice, or one for each text, by its index (b)."""
 
 
 class Kernels(NamedTuple):
@@ -33,36 +38,118 @@ class FeedForward(nn.Module):
     def forward(self, x_btd: Tensor) -> Tensor:
         return self.down(self.activation(self.up(x_btd)))  # type: ignore[no-any-return]
 
+    def draw(self, generator: torch.Generator, scale: Scale) -> None:
+        draw_linear(self.up, generator, scale.sigma)
+        draw_linear(self.down, generator, scale.residual)
+
+
+class Kept(NamedTuple):
+    """What one block keeps of what it looked at: of the text itself, and of the memory."""
+
+    own: KeysValues
+    memory: KeysValues | None
+
+    def reorder(self, index_b: Tensor) -> "Kept":
+        return Kept(self.own.reorder(index_b), None if self.memory is None else self.memory.reorder(index_b))
+
+
+class BlockOutput(NamedTuple):
+    x_btd: Tensor
+    weights: Tensor | None
+    memory_weights: Tensor | None
+    kept: Kept
+
 
 class Block(nn.Module):
-    """The two `Residual`s decide between pre- and post-norm, and hold the slots for adapters."""
+    """The `Residual`s decide between pre- and post-norm, and hold the slots for adapters.
+
+    `attention` is any kind of self-attention, see `heedful.nn.attention`.
+    """
 
     def __init__(
         self,
-        attention: MultiHeadAttention,
+        attention: nn.Module,
         feed_forward: FeedForward,
         around_attention: Residual,
         around_feed_forward: Residual,
+        memory_attention: MemoryAttention | None = None,
+        around_memory_attention: Residual | None = None,
     ) -> None:
         super().__init__()
         self.attention = attention
         self.feed_forward = feed_forward
         self.around_attention = around_attention
         self.around_feed_forward = around_feed_forward
+        self.memory_attention = memory_attention
+        self.around_memory_attention = around_memory_attention
 
     def forward(
-        self, x_btd: Tensor, mask: Tensor | None = None, read: slice | None = None, want_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """`read`: compute only these positions of the output, exactly; they still look at all positions of x."""
+        self,
+        x_btd: Tensor,
+        mask: Tensor | None = None,
+        places: Places | None = None,
+        read: Read | None = None,
+        memory_bsm: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        past: Kept | None = None,
+        want_weights: bool = False,
+    ) -> BlockOutput:
+        """`read`: compute only these rows of the output, exactly; they still look at the whole text. `past`: what was
+        kept of the tokens that stand before x, and of the memory. Without places, tokens are counted from 0."""
         h = self.around_attention.enter(x_btd)
+        own = None if past is None else past.own
         if read is None:
-            y, weights = self.attention(h, mask=mask, want_weights=want_weights)
+            y, weights, own = self.attention(h, None, mask, places, own, want_weights)
         else:
-            x_btd = x_btd[:, read]
-            if mask is not None and mask.shape[-2] > 1:
-                mask = mask[..., read, :]
-            t = torch.arange(h.shape[1], device=h.device)
-            y, weights = self.attention(h[:, read], h, mask, (t[read], t), want_weights)
+            if places is None:
+                t = torch.arange(h.shape[1], device=h.device)
+                places = t, t
+            places = narrow_places(places[0], read), places[1]
+            x_btd, mask, memory_mask = narrow(x_btd, read), narrow_mask(mask, read), narrow_mask(memory_mask, read)
+            y, weights, own = self.attention(narrow(h, read), h, mask, places, own, want_weights)
         x_btd = self.around_attention.leave(y, x_btd)
+        memory_weights = from_memory = None
+        if self.memory_attention is not None and self.around_memory_attention is not None:
+            h = self.around_memory_attention.enter(x_btd)
+            from_memory = None if past is None else past.memory
+            y, memory_weights, from_memory = self.memory_attention(
+                h, memory_bsm, memory_mask, from_memory, want_weights
+            )
+            x_btd = self.around_memory_attention.leave(y, x_btd)
         y = self.feed_forward(self.around_feed_forward.enter(x_btd))
-        return self.around_feed_forward.leave(y, x_btd), weights
+        x_btd = self.around_feed_forward.leave(y, x_btd)
+        return BlockOutput(x_btd, weights, memory_weights, Kept(own, from_memory))
+
+    def draw(self, generator: torch.Generator, scale: Scale) -> None:
+        self.attention.draw(generator, scale)  # type: ignore[operator]
+        if self.memory_attention is not None:
+            self.memory_attention.draw(generator, scale)
+        self.feed_forward.draw(generator, scale)
+        for wiring in (self.around_attention, self.around_memory_attention, self.around_feed_forward):
+            if wiring is not None:
+                wiring.draw(generator)
+
+
+def narrow(x_btd: Tensor, read: Read) -> Tensor:
+    """The rows that are read: (b, rows, d), one row if they are read by index."""
+    if isinstance(read, slice):
+        return x_btd[:, read]
+    return x_btd[torch.arange(len(read), device=read.device), read][:, None]
+
+
+def narrow_places(places: Tensor, read: Read) -> Tensor:
+    """Of (t) or (b, t)."""
+    if isinstance(read, slice):
+        return places[..., read]
+    return places[read][:, None] if places.ndim == 1 else places.gather(1, read[:, None])
+
+
+def narrow_mask(mask: Tensor | None, read: Read) -> Tensor | None:
+    """The queries that are read, of a mask (b or 1, h or 1, t or 1, s)."""
+    if mask is None or mask.shape[-2] == 1:
+        return mask
+    if isinstance(read, slice):
+        return mask[..., read, :]
+    if len(mask) == 1:
+        return mask[0].transpose(0, 1)[read][:, :, None]
+    return mask[torch.arange(len(read), device=read.device), :, read][:, :, None]

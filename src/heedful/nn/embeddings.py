@@ -1,28 +1,27 @@
 """From token ids to the first states: token + position + segment tables, then (in BERT) norm and dropout."""
 
+import torch
 from torch import Tensor, nn
 
 from heedful.nn.dropout import Dropout
+from heedful.nn.initial import draw_table
 from heedful.nn.norms import LayerNorm
 
 
 class Embeddings(nn.Module):
     def __init__(
         self,
-        vocabulary: int,
-        width: int,
-        positions: int,
-        segments: int = 0,
+        token: nn.Embedding,
+        position: nn.Module | None = None,
+        segment: nn.Embedding | None = None,
         norm: LayerNorm | None = None,
         dropout: float = 0.0,
-        pad_id: int | None = None,
-        pad_position: int | None = None,
     ) -> None:
-        """`segments` = 0: no segment table. The rows `pad_id` and `pad_position` get no gradient when looked up."""
+        """`position`: a table, or whatever else makes (…, d) of positions; None: attention looks at them, or nobody."""
         super().__init__()
-        self.token = nn.Embedding(vocabulary, width, padding_idx=pad_id)
-        self.position = nn.Embedding(positions, width, padding_idx=pad_position)
-        self.segment = nn.Embedding(segments, width) if segments else None
+        self.token = token
+        self.position = position
+        self.segment = segment
         self.norm = norm
         self.dropout = Dropout(dropout)
 
@@ -31,7 +30,15 @@ class Embeddings(nn.Module):
         x_btd: Tensor = self.token(ids_bt)
         if self.segment is not None:
             x_btd = x_btd + (self.segment.weight[0] if segments_bt is None else self.segment(segments_bt))
-        x_btd = x_btd + self.position(positions_bt)
+        if self.position is not None:
+            x_btd = x_btd + self.position(positions_bt).to(x_btd.dtype)
         if self.norm is not None:
             x_btd = self.norm(x_btd)
         return self.dropout(x_btd)  # type: ignore[no-any-return]
+
+    def draw(self, generator: torch.Generator, sigma: float) -> None:
+        for table in (self.token, self.position, self.segment):
+            if isinstance(table, nn.Embedding):
+                draw_table(table, generator, sigma)
+        if self.norm is not None:
+            self.norm.draw(generator)

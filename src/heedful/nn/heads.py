@@ -11,9 +11,12 @@ from torch import Tensor, nn
 
 from heedful.nn.activations import Activation
 from heedful.nn.dropout import Dropout
+from heedful.nn.initial import draw_linear
 from heedful.nn.norms import LayerNorm
 
 Reads = Literal["pooled", "first", "last", "mean", "max", "every"]
+ONE_STATE: tuple[Reads, ...] = ("pooled", "first", "last")
+"""Those for which one token's state of the last block is enough."""
 
 
 class Pooler(nn.Module):
@@ -26,6 +29,9 @@ class Pooler(nn.Module):
     def forward(self, first_bd: Tensor) -> Tensor:
         return torch.tanh(self.dense(first_bd))
 
+    def draw(self, generator: torch.Generator, sigma: float) -> None:
+        draw_linear(self.dense, generator, sigma)
+
 
 class LinearHead(nn.Module):
     """W x + b. With two outputs and reading the pooled state it is BERT's next-sentence head."""
@@ -37,6 +43,9 @@ class LinearHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.output(self.dropout(x))  # type: ignore[no-any-return]
+
+    def draw(self, generator: torch.Generator, sigma: float) -> None:
+        draw_linear(self.output, generator, sigma)
 
 
 class TwoLayerHead(nn.Module):
@@ -61,6 +70,10 @@ class TwoLayerHead(nn.Module):
         h = self.activation(self.dense(self.input_dropout(x)))
         return self.output(self.dropout(h))  # type: ignore[no-any-return]
 
+    def draw(self, generator: torch.Generator, sigma: float) -> None:
+        draw_linear(self.dense, generator, sigma)
+        draw_linear(self.output, generator, sigma)
+
 
 class MaskedWordHead(nn.Module):
     """E LayerNorm(φ(W x + b)) + c, where E is the token table itself (tied), passed in so that it has one home."""
@@ -76,9 +89,17 @@ class MaskedWordHead(nn.Module):
         h = self.norm(self.activation(self.dense(x_btd)))
         return nn.functional.linear(h, table_vd, self.bias)
 
+    def draw(self, generator: torch.Generator, sigma: float) -> None:
+        draw_linear(self.dense, generator, sigma)
+        self.norm.draw(generator)
+        nn.init.zeros_(self.bias)
+
 
 class LanguageModelHead(nn.Module):
     """E x: the next token's scores from the token table (tied), without parameters of its own."""
 
     def forward(self, x_btd: Tensor, table_vd: Tensor) -> Tensor:
         return nn.functional.linear(x_btd, table_vd)
+
+    def draw(self, generator: torch.Generator, sigma: float) -> None:
+        """The table is the body's to draw."""

@@ -16,7 +16,11 @@ def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> 
     return (s[None, :] <= t[:, None])[None, None]
 
 
-def block_mask(block_bt: Tensor) -> Tensor:
-    """(b, 1, t, t): several texts packed into one row; each sees its own block. Blocks count from 1; 0 is padding."""
-    same = block_bt[:, :, None] == block_bt[:, None, :]
-    return (same & (block_bt > 0)[:, None, :])[:, None]
+def block_mask(block_bt: Tensor, block_bs: Tensor | None = None) -> Tensor:
+    """(b, 1, t, s): several texts packed into one row; each sees its own block. Blocks count from 1; 0 is padding.
+
+    `block_bs`: the blocks of a memory, where it is not the text itself that is looked at.
+    """
+    keys = block_bt if block_bs is None else block_bs
+    same = block_bt[:, :, None] == keys[:, None, :]
+    return (same & (keys > 0)[:, None, :])[:, None]

@@ -33,6 +33,11 @@ class LayerNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.normalise(x, self.weight, self.bias, self.eps)
 
+    @torch.no_grad()
+    def draw(self, generator: torch.Generator) -> None:
+        self.weight.fill_(1.0)
+        self.bias.zero_()
+
 
 class Add(nn.Module):
     """What stands in an adapter slot when there is no adapter: the residual connection alone."""
@@ -54,6 +59,10 @@ class _Wiring(nn.Module):
         self.norm = norm
         self.dropout = Dropout(dropout)
         self.slot: nn.Module = Add()
+
+    def draw(self, generator: torch.Generator) -> None:
+        """What stands in the slot is not the wiring's to draw."""
+        self.norm.draw(generator)
 
 
 class PostNorm(_Wiring):

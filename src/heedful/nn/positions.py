@@ -14,23 +14,43 @@ def frequencies(d: int, base: float = 10000.0) -> Tensor:
     return base ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
 
 
-def sinusoidal(positions: int, d: int) -> Tensor:
-    """The table of "Attention Is All You Need", section 3.5: PE(p, 2i) = sin(p ω_i), PE(p, 2i+1) = cos(p ω_i)."""
-    angle_pi = torch.arange(positions, dtype=torch.float64)[:, None] * frequencies(d)
-    return torch.stack([angle_pi.sin(), angle_pi.cos()], dim=-1).flatten(1).float()
+def angles(positions: Tensor, d: int, base: float = 10000.0) -> Tensor:
+    """p ω_i, (…, d/2). In double precision on the CPU: not every device has it, and far positions need it."""
+    return positions.cpu().double()[..., None] * frequencies(d, base)
 
 
-def rotate(x_bhtk: Tensor, positions_t: Tensor, base: float = 10000.0) -> Tensor:
-    """Turn each pair (x_2i, x_2i+1) by the angle p ω_i ("RoFormer", eq. 34): dot products then see p − p′ alone."""
-    # In double precision on the CPU: not every device has it, and far positions need it.
-    angle_ti = positions_t.cpu().double()[..., None] * frequencies(x_bhtk.shape[-1], base)
-    cos, sin = angle_ti.cos().to(x_bhtk), angle_ti.sin().to(x_bhtk)
+def sinusoidal(positions: Tensor, d: int) -> Tensor:
+    """ "Attention Is All You Need", section 3.5: PE(p, 2i) = sin(p ω_i), PE(p, 2i+1) = cos(p ω_i). (…, d), double."""
+    angle = angles(positions, d)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
+
+
+class SinusoidalPositions(nn.Module):
+    """In the place of a table of positions: nothing to learn, and no position is too far."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return sinusoidal(positions, self.width).to(positions.device)
+
+
+def rotate(x_bhtk: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
+    """Turn each pair (x_2i, x_2i+1) by the angle p ω_i ("RoFormer", eq. 34): dot products then see p − p′ alone.
+
+    `positions` are the same for all texts (t), or each text's own (b, t).
+    """
+    angle = angles(positions, x_bhtk.shape[-1], base)
+    if positions.ndim == 2:
+        angle = angle[:, None]
+    cos, sin = angle.cos().to(x_bhtk), angle.sin().to(x_bhtk)
     even, odd = x_bhtk[..., 0::2], x_bhtk[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
 
 
 class RotaryAttention(nn.Module):
-    """A kind of attention: queries and keys are rotated by their positions, then attend as `attend` does."""
+    """Queries and keys are rotated by their positions, then attend as `attend` does."""
 
     def __init__(self, base: float = 10000.0, attend: Attend = fused_dot_product) -> None:
         super().__init__()

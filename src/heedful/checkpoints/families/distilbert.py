@@ -1,18 +1,28 @@
 """DistilBERT in Hugging Face's words: no segments, no pooler, relu in the classification head."""
 
-from heedful.checkpoints.dialect import COMMON_INERT, COMMON_ONLY, Entry, Family, HeadDialect, Key, pair, tensor
+from heedful.checkpoints.dialect import (
+    COMMON_INERT,
+    COMMON_ONLY,
+    ENCODER,
+    Entry,
+    Family,
+    HeadDialect,
+    Key,
+    pair,
+    tensor,
+)
 from heedful.models.shape import Shape
 
 
 def body(shape: Shape) -> list[Entry]:
-    found = [
+    entries = [
         *tensor("embeddings.token.weight", "embeddings.word_embeddings.weight"),
         *tensor("embeddings.position.weight", "embeddings.position_embeddings.weight"),
         *pair("embeddings.norm", "embeddings.LayerNorm"),
     ]
     for i in range(shape.layers):
         ours, theirs = f"blocks.{i}", f"transformer.layer.{i}"
-        found += [
+        entries += [
             *pair(f"{ours}.attention.qkv", *(f"{theirs}.attention.{p}_lin" for p in "qkv")),
             *pair(f"{ours}.attention.output", f"{theirs}.attention.out_lin"),
             *pair(f"{ours}.around_attention.norm", f"{theirs}.sa_layer_norm"),
@@ -20,10 +30,10 @@ def body(shape: Shape) -> list[Entry]:
             *pair(f"{ours}.feed_forward.down", f"{theirs}.ffn.lin2"),
             *pair(f"{ours}.around_feed_forward.norm", f"{theirs}.output_layer_norm"),
         ]
-    return found
+    return entries
 
 
-DISTILBERT = Family(
+FAMILY = Family(
     name="distilbert",
     prefix="distilbert.",
     mark=r"(distilbert\.)?transformer\.layer\.",
@@ -48,7 +58,10 @@ DISTILBERT = Family(
     heads={
         "linear": HeadDialect(pair("output", "classifier"), "first"),
         "two-layer": HeadDialect(
-            [*pair("dense", "pre_classifier"), *pair("output", "classifier")], "first", activation=lambda shape: "relu"
+            [*pair("dense", "pre_classifier"), *pair("output", "classifier")],
+            "first",
+            activation=lambda shape: "relu",
+            input_dropout=False,
         ),
         "masked-word": HeadDialect(
             [
@@ -65,6 +78,6 @@ DISTILBERT = Family(
         "DistilBertForSequenceClassification": ("two-layer",),
         "DistilBertForMaskedLM": ("masked-word",),
     },
-    fixed={"norm_eps": 1e-12, "segments": 0, "attention_output_dropout": 0.0},
+    fixed={**ENCODER, "norm_eps": 1e-12, "segments": 0, "attention_output_dropout": 0.0},
     copies={"vocab_projector.weight": "embeddings.word_embeddings.weight"},
 )

@@ -1,9 +1,9 @@
 """RoBERTa (and BERTweet, which is laid out in the same way) in Hugging Face's words."""
 
-from heedful.checkpoints.bert import BERT_KEYS, BERT_ONLY, LINEAR, TWO_LAYER, bert_body
-from heedful.checkpoints.dialect import COMMON_INERT, Family, HeadDialect, Key, pair, tensor
+from heedful.checkpoints.dialect import COMMON_INERT, ENCODER, Family, HeadDialect, Key, pair, tensor
+from heedful.checkpoints.families.bert import BERT_KEYS, BERT_ONLY, LINEAR, TWO_LAYER, bert_body
 
-ROBERTA = Family(
+FAMILY = Family(
     name="roberta",
     prefix="roberta.",
     mark=r"roberta\.",
@@ -28,6 +28,7 @@ ROBERTA = Family(
         "RobertaForSequenceClassification": ("two-layer",),
         "RobertaForMaskedLM": ("masked-word",),
     },
+    fixed={**ENCODER, "positions_from": "pad"},
     derived=r"embeddings\.(position_ids|token_type_ids)",
     copies={
         "lm_head.decoder.weight": "embeddings.word_embeddings.weight",

@@ -1,11 +1,21 @@
 """BERT in Hugging Face's words, and what RoBERTa shares with it."""
 
-from heedful.checkpoints.dialect import COMMON_INERT, COMMON_ONLY, Entry, Family, HeadDialect, Key, pair, tensor
+from heedful.checkpoints.dialect import (
+    COMMON_INERT,
+    COMMON_ONLY,
+    ENCODER,
+    Entry,
+    Family,
+    HeadDialect,
+    Key,
+    pair,
+    tensor,
+)
 from heedful.models.shape import Shape
 
 
 def bert_body(shape: Shape) -> list[Entry]:
-    found = [
+    entries = [
         *tensor("embeddings.token.weight", "embeddings.word_embeddings.weight"),
         *tensor("embeddings.position.weight", "embeddings.position_embeddings.weight"),
         *tensor("embeddings.segment.weight", "embeddings.token_type_embeddings.weight"),
@@ -14,7 +24,7 @@ def bert_body(shape: Shape) -> list[Entry]:
     for i in range(shape.layers):
         ours, theirs = f"blocks.{i}", f"encoder.layer.{i}"
         projections = [f"{theirs}.attention.self.{p}" for p in ("query", "key", "value")]
-        found += [
+        entries += [
             *pair(f"{ours}.attention.qkv", *projections),
             *pair(f"{ours}.attention.output", f"{theirs}.attention.output.dense"),
             *pair(f"{ours}.around_attention.norm", f"{theirs}.attention.output.LayerNorm"),
@@ -22,7 +32,7 @@ def bert_body(shape: Shape) -> list[Entry]:
             *pair(f"{ours}.feed_forward.down", f"{theirs}.output.dense"),
             *pair(f"{ours}.around_feed_forward.norm", f"{theirs}.output.LayerNorm"),
         ]
-    return found
+    return entries
 
 
 BERT_KEYS = (
@@ -44,7 +54,7 @@ BERT_ONLY = {**COMMON_ONLY, "position_embedding_type": "absolute"}
 LINEAR = pair("output", "classifier")
 TWO_LAYER = [*pair("dense", "classifier.dense"), *pair("output", "classifier.out_proj")]
 
-BERT = Family(
+FAMILY = Family(
     name="bert",
     prefix="bert.",
     mark=r"bert\.",
@@ -76,6 +86,7 @@ BERT = Family(
         "BertForPreTraining": ("masked-word", "next-sentence"),
         "BertForNextSentencePrediction": ("next-sentence",),
     },
+    fixed=ENCODER,
     derived=r"embeddings\.position_ids",
     copies={
         "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",

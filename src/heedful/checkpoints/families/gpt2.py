@@ -1,14 +1,24 @@
 """GPT-2 in Hugging Face's words: its matrices are stored transposed, W_Q, W_K and W_V as one."""
 
-from heedful.checkpoints.dialect import COMMON_INERT, COMMON_ONLY, Entry, Family, HeadDialect, Key, pair, tensor
+from heedful.checkpoints.dialect import (
+    COMMON_INERT,
+    COMMON_ONLY,
+    ENCODER,
+    Entry,
+    Family,
+    HeadDialect,
+    Key,
+    pair,
+    tensor,
+)
 from heedful.models.shape import Shape
 
 
 def body(shape: Shape) -> list[Entry]:
-    found = [*tensor("embeddings.token.weight", "wte.weight"), *tensor("embeddings.position.weight", "wpe.weight")]
+    entries = [*tensor("embeddings.token.weight", "wte.weight"), *tensor("embeddings.position.weight", "wpe.weight")]
     for i in range(shape.layers):
         ours, theirs = f"blocks.{i}", f"h.{i}"
-        found += [
+        entries += [
             *pair(f"{ours}.around_attention.norm", f"{theirs}.ln_1"),
             *pair(f"{ours}.attention.qkv", f"{theirs}.attn.c_attn", transposed=True),
             *pair(f"{ours}.attention.output", f"{theirs}.attn.c_proj", transposed=True),
@@ -16,10 +26,10 @@ def body(shape: Shape) -> list[Entry]:
             *pair(f"{ours}.feed_forward.up", f"{theirs}.mlp.c_fc", transposed=True),
             *pair(f"{ours}.feed_forward.down", f"{theirs}.mlp.c_proj", transposed=True),
         ]
-    return [*found, *pair("norm", "ln_f")]
+    return [*entries, *pair("norm", "ln_f")]
 
 
-GPT2 = Family(
+FAMILY = Family(
     name="gpt2",
     prefix="transformer.",
     mark=r"(transformer\.)?h\.\d",
@@ -57,7 +67,15 @@ GPT2 = Family(
         "GPT2LMHeadModel": ("language-model",),
         "GPT2ForSequenceClassification": ("linear",),
     },
-    fixed={"segments": 0, "head_dropout": 0.0},
+    fixed={
+        **ENCODER,
+        "causal": True,
+        "norm": "pre",
+        "embedding_norm": False,
+        "narrow_residuals": True,
+        "segments": 0,
+        "head_dropout": 0.0,
+    },
     derived=r"h\.\d+\.attn\.(bias|masked_bias)",
     copies={"lm_head.weight": "wte.weight"},
     config_defaults={"bos_token_id": None, "eos_token_id": None},
