@@ -15,9 +15,9 @@ import pytest
 from rich.cells import cell_len
 
 import heedful
-from heedful.report.comparison import compare
-from heedful.report.files import read_study
-from heedful.report.verdict import verdict
+from heedful.report.facts.comparison import compare
+from heedful.report.sections.verdict import verdict
+from heedful.storage.runs import read_study
 from report.report_samples import make_run, make_study, write_json
 from training_samples import DEFAULTS, sentences, write_data, write_tiny
 
@@ -50,7 +50,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> heedful.Study:
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three settings, one of which is clearly the worst."""
     settings = {"minilm · frozen": (0.2, 9.0), "minilm · full": (3.0, 61.0), "bert-mini · full": (2.9, 24.0)}
-    return make_study(tmp_path_factory.mktemp("made") / "reviews", ["no", "yes"], n=60, settings=settings, weighed=True)
+    return make_study(tmp_path_factory.mktemp("made") / "reviews", ["no", "yes"], n=60, settings=settings, tested=True)
 
 
 def refusal(call: Callable[[], object]) -> str:
@@ -116,9 +116,9 @@ def test_numbers_that_are_predicted(tmp_path: Path) -> None:
     (run / "predictions" / "test.tsv").write_text("row\tscore\n3\t0.25\n4\t-1e-05\n")
     assert heedful.results(run).predictions() == [{"row": 3, "score": 0.25}, {"row": 4, "score": -1e-05}]
     (run / "predictions" / "test.tsv").write_text("row\tscore\n3\tmany\n")
-    assert "test.tsv cannot be read as predictions" in refusal(lambda: heedful.results(run).predictions())
+    assert "test.tsv cannot be read" in refusal(lambda: heedful.results(run).predictions())
     (run / "predictions" / "test.tsv").write_text("row\tscore\n3\n")
-    assert "test.tsv cannot be read as predictions" in refusal(lambda: heedful.results(run).predictions())
+    assert "test.tsv cannot be read" in refusal(lambda: heedful.results(run).predictions())
 
 
 def test_every_row_has_every_column(sample: Path, tmp_path: Path) -> None:

@@ -1,18 +1,19 @@
 """What a run or a study found, as Python objects: read from its directory, shown in a terminal or a notebook."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import RequestError
-from heedful.report import files
-from heedful.report.points import points
+from heedful.report.facts.points import points
+from heedful.storage import runs as files
+from heedful.storage.examples import read_examples, read_predictions
+from heedful.storage.reading import mapping, records
 
 if TYPE_CHECKING:
     from heedful.api import Model
-    from heedful.report.comparison import Comparison
+    from heedful.report.facts.comparison import Comparison
     from heedful.report.glance import Glance
 
 Rows = list[dict[str, Any]]
@@ -43,12 +44,12 @@ class Run:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        return files.table(self.manifest, "recipe")
+        return mapping(self.manifest, "recipe")
 
     @property
     def seed(self) -> int | None:
-        found = self.manifest.get("seed")
-        return found if isinstance(found, int) else None
+        seed = self.manifest.get("seed")
+        return seed if isinstance(seed, int) else None
 
     @property
     def done(self) -> bool:
@@ -56,8 +57,8 @@ class Run:
 
     @property
     def table(self) -> Rows:
-        """A row for each split that has scores, with those that are one number."""
-        return _filled([{"split": name} | _numbers(scores) for name, scores in self._files.scores().items()])
+        """A row for each evaluation set that has scores, with those that are one number."""
+        return _with_every_column([{"split": name} | _numbers(scores) for name, scores in self._files.scores().items()])
 
     @property
     def log(self) -> Rows:
@@ -65,12 +66,13 @@ class Run:
         return self._files.log
 
     def curve(self, name: str) -> Rows:
-        """Step, epoch and value of "train/loss", "train/lr" or a score on dev ("dev/accuracy") while it trained."""
-        found = points(self._files)
-        known = list(dict.fromkeys(p.name for p in found))
+        """Step, epoch (None where training has none) and value of "train/loss", "train/lr" or a score on dev
+        ("dev/accuracy") while it trained."""
+        logged = points(self._files)
+        known = list(dict.fromkeys(p.name for p in logged))
         if name not in known:
             raise RequestError(f"{self.directory} has no curve {name!r}; it has {', '.join(known) or 'none yet'}.")
-        return [{"step": p.step, "epoch": p.epoch, "value": p.value} for p in found if p.name == name]
+        return [{"step": p.step, "epoch": p.epoch, "value": p.value} for p in logged if p.name == name]
 
     def predictions(self, split: str = "test") -> Rows:
         """A row for each example: `row`, `label`, a `p:<class>` for each class and, where it is known, `gold`.
@@ -114,8 +116,9 @@ class Run:
     def _gold(self, split: str) -> dict[int, Any]:
         """By row; the study that a run belongs to keeps them. Empty where the labels are hidden."""
         study = files.study_of(self.directory)
-        lines = files.read_lines(study / "examples" / f"{split}.jsonl") if study is not None else []
-        return {line["row"]: line.get("gold") for line in lines if "row" in line and line.get("gold") is not None}
+        fingerprint = self._files.fingerprint(split)
+        lines = read_examples(study / "examples", split, fingerprint) if study is not None else []
+        return {line["row"]: line.get("gold") for line in lines if line.get("gold") is not None}
 
 
 class Study:
@@ -127,23 +130,23 @@ class Study:
 
     @property
     def table(self) -> Rows:
-        """A row for each setting: what was varied, the metric's mean, deviation and interval on dev and test, the cost.
+        """A row for each setting: what was varied, the metric's mean, deviation and interval on each set, the cost.
 
         Every row has every column, None where there is nothing.
         """
-        held = files.records(self._files.facts, "table")
+        stored = records(self._files.facts, "table")
         done = [run for _, run in self._files.runs if run is not None and run.done]
-        whole = bool(held) and sum(row.get("n") or 0 for row in held) == len(done)
-        return _filled(held if whole else self._counted())
+        complete = bool(stored) and sum(row.get("n") or 0 for row in stored) == len(done)
+        return _with_every_column(stored if complete else self._table_so_far())
 
     @property
     def chosen(self) -> Rows:
         """The settings that a search chose, as study.json describes them; none without a search."""
-        return files.records(self._files.facts, "chosen")
+        return records(self._files.facts, "chosen")
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """statistics.json: who beats whom, what hangs on the seed, which labels look wrong; empty if there is none."""
+        """statistics.json: which settings win, what depends on the seed, which labels look wrong (may be empty)."""
         return self._files.statistics
 
     @cached_property
@@ -153,9 +156,9 @@ class Study:
 
     @property
     def baselines(self) -> dict[str, Any]:
-        """The scores of each baseline by split: `study.baselines["tfidf"]["test"]["accuracy"]`."""
-        held = files.table(self._files.facts, "baselines")
-        return held or next((dict(b) for run in self.runs if (b := run._files.baselines())), {})
+        """The scores of each baseline by evaluation set: `study.baselines["tfidf"]["test"]["accuracy"]`."""
+        stored = mapping(self._files.facts, "baselines")
+        return stored or next((dict(b) for run in self.runs if (b := run._files.baselines())), {})
 
     @property
     def report(self) -> Path:
@@ -184,25 +187,26 @@ class Study:
 
     @cached_property
     def _comparison(self) -> "Comparison":
-        from heedful.report.comparison import compare
+        from heedful.report.facts.comparison import compare
 
         return compare(self._files)
 
-    def _counted(self) -> Rows:
+    def _table_so_far(self) -> Rows:
         """The table of a study that is under way: study.json gets its own when all runs have ended."""
-        order = {str(s.get("name")): i for i, s in enumerate(files.records(self._files.facts, "settings"))}
+        order = {str(s.get("name")): i for i, s in enumerate(records(self._files.facts, "settings"))}
         c, rows = self._comparison, []
         for s in sorted(c.settings, key=lambda s: order.get(s.name, len(order))):
             row: dict[str, Any] = {"setting": s.name, "model": s.facts.get("model"), "method": s.facts.get("method")}
-            row |= files.table(s.facts, "values") | {"n": len(s.runs), "metric": c.metric if s.runs else None}
-            for split in ("dev", "test"):
-                summary = s.summary(split, c.metric)
+            row |= mapping(s.facts, "values") | {"n": len(s.runs), "metric": c.metric.name if s.runs else None}
+            row["higher_is_better"] = c.metric.higher_is_better if s.runs else None
+            for split in dict.fromkeys(name for run in s.runs for name in run.scores()):
+                summary = s.summary(split, c.metric.name)
                 if summary["n"] == len(s.runs) > 0:
                     row |= {f"{split}_{key}": summary[key] for key in ("mean", "std", "low", "high")}
             manifest = s.runs[0].manifest if s.runs else {}
-            row["train_rows"] = files.table(files.table(manifest, "data"), "sizes").get("train")
+            row["train_rows"] = mapping(mapping(manifest, "data"), "sizes").get("train")
             row["training_seconds"] = s.cost("training_seconds")["mean"]
-            row["trainable_parameters"] = files.table(files.table(manifest, "model"), "parameters").get("trainable")
+            row["trainable_parameters"] = mapping(mapping(manifest, "model"), "parameters").get("trainable")
             rows.append(row)
         return rows
 
@@ -215,7 +219,7 @@ def _load(directory: Path, why_not: str) -> "Model":
     return load(directory)
 
 
-def _filled(rows: Sequence[Mapping[str, Any]]) -> Rows:
+def _with_every_column(rows: Sequence[Mapping[str, Any]]) -> Rows:
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return [{key: row.get(key) for key in columns} for row in rows]
 
@@ -225,12 +229,9 @@ def _numbers(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_predictions(path: Path) -> Rows:
+    rows, columns = read_predictions(path)
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            reader = csv.DictReader(lines, dialect="excel-tab", strict=True)
-            return [
-                {k: int(v) if k == "row" else v if k == "label" else float(v) for k, v in line.items()}
-                for line in reader
-            ]
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise RequestError(f"{path} cannot be read as predictions ({error}); make it anew with the run.") from None
+        values = {name: cells if name == "label" else list(map(float, cells)) for name, cells in columns.items()}
+    except ValueError as error:
+        raise RequestError(f"{path} cannot be read ({error}); make it anew with the run.") from None
+    return [{"row": row, **{name: cells[i] for name, cells in values.items()}} for i, row in enumerate(rows)]

@@ -39,7 +39,7 @@ def test_a_separable_set_is_separated_and_twice_the_same() -> None:
     assert found["majority"]["test"]["accuracy"] == sets["test"][2].count(commonest) / 80
     assert list(found["tfidf"]["dev"]["per_class"]) == ["negative", "positive"]
     for name, one in found.items():
-        right = [p == g for p, g in zip(one["predicted"]["test"], sets["test"][2], strict=True)]
+        right = [p == g for p, g in zip(one["values"]["test"]["predicted"], sets["test"][2], strict=True)]
         assert sum(right) / 80 == one["test"]["accuracy"], name
     assert all(one["seconds"] >= 0 for one in found.values())
     json.dumps(found, allow_nan=False)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sklearn import metrics as peer
 
 from heedful.errors import RequestError, WorkError
-from heedful.evaluation.metrics import correlation, ranks, score_classes, score_numbers
+from heedful.evaluation.metrics import ranks
+from heedful.evaluation.scores import correlation, score_classes, score_numbers
 
 
 @st.composite

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from report_samples import data, make_run, make_study, recipe, weigh_study, write_json
+from report_samples import data, make_run, make_statistics, make_study, recipe, write_json
 
 FIVE = ["very negative", "negative", "neutral", "positive", "very positive"]
 ROWS, STEPS = 1000, 480
@@ -20,16 +20,16 @@ def make_comparison(directory: Path) -> Path:
         seconds = (400.0 if method == "full" else 4.0) * (1 + 0.15 * i)
         settings[f"{model} · {method} · lr {i + 1}e-5"] = (1.4 + 0.11 * i, seconds)
     make_study(directory, FIVE, seeds=(1, 2, 3, 4, 5), settings=settings, failed=2, n=ROWS, steps=STEPS)
-    weigh_some(directory)
+    borrow_statistics(directory)
     return directory
 
 
-def weigh_some(directory: Path) -> None:
+def borrow_statistics(directory: Path) -> None:
     """statistics.json: that of two settings is real, and the others borrow from it, since real tests take a second
     each."""
     facts = json.loads((directory / "study.json").read_text())
-    weighed = {**facts, "settings": facts["settings"][-3:-1]}
-    weigh_study(directory, weighed, FIVE, ("dev", "test"), ROWS)
+    two_settings = {**facts, "settings": facts["settings"][-3:-1]}
+    make_statistics(directory, two_settings, FIVE, ("dev", "test"), ROWS)
     found: dict[str, Any] = json.loads((directory / "statistics.json").read_text())
     known = {*found["settings"]}
     for i, setting in enumerate(s["name"] for s in facts["settings"] if s["name"] not in known):
@@ -53,7 +53,12 @@ def make_search(directory: Path) -> Path:
     for i, setting in enumerate(facts["settings"]):
         setting["values"] = {"training.lr": (i + 1) * 1e-5, "training.epochs": 2 + i % 3}
         row = {"setting": setting["name"], "model": "minilm", "method": "full", **setting["values"]}
-        row |= {"n": 3, "metric": "accuracy", "dev_mean": _mean(directory, facts, setting["name"], "dev")}
+        row |= {
+            "n": 3,
+            "metric": "accuracy",
+            "higher_is_better": True,
+            "dev_mean": _mean(directory, facts, setting["name"], "dev"),
+        }
         table.append({**row, "dev_std": 0.01})
     best = max(table, key=lambda r: r["dev_mean"])
     chosen = {"name": "minilm-chosen", "model": "minilm", "method": "full", "values": {}}
@@ -65,11 +70,19 @@ def make_search(directory: Path) -> Path:
         facts["runs"].append(entry)
     means = {f"{split}_mean": _mean(directory, facts, chosen["name"], split) for split in ("dev", "test")}
     table.append(
-        {"setting": chosen["name"], "model": "minilm", "method": "full", "n": 5, "metric": "accuracy", **means}
+        {
+            "setting": chosen["name"],
+            "model": "minilm",
+            "method": "full",
+            "n": 5,
+            "metric": "accuracy",
+            "higher_is_better": True,
+            **means,
+        }
     )
     facts |= {"chosen": [{**chosen, "recipe": recipe("minilm", "full")}], "table": table}
     write_json(directory / "study.json", facts)
-    weigh_study(directory, {**facts, "settings": facts["chosen"]}, FIVE, ("dev", "test"), ROWS)
+    make_statistics(directory, {**facts, "settings": facts["chosen"]}, FIVE, ("dev", "test"), ROWS)
     return directory
 
 

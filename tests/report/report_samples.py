@@ -1,5 +1,6 @@
 """Run and study directories made from a formula and a seed, in the shapes that reports have to cope with."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from heedful.evaluation.calibration import apply, before_and_after, fit_temperature
-from heedful.evaluation.metrics import score_classes, score_numbers
-from heedful.studies.evidence import weigh
+from heedful.evaluation.metrics import METRICS, class_columns, number_columns
+from heedful.evaluation.scores import score_classes, score_numbers
+from heedful.evaluation.statistics.classes import statistics_of_predictions
+from heedful.storage.examples import write_examples, write_values
+from heedful.studies.statistics import write_statistics
 
 TEXTS = ["a gem of a film", "long, and dull with it", "neither here nor there", "the cast does what it can"]
 
@@ -31,6 +35,7 @@ def make_run(
 ) -> Path:
     """`labels` None: numbers are predicted. `skill` is how far the gold class's logit stands out."""
     (directory / "predictions").mkdir(parents=True)
+    (directory / "values").mkdir()
     metrics: dict[str, Any] = {"primary": "accuracy" if labels else "pearson", "splits": {}, "errors": []}
     metrics["baselines"] = {"random": {}, "majority": {}, "tfidf": {}} if labels else {"mean": {}, "tfidf": {}}
     for k, split in enumerate(splits):
@@ -77,6 +82,7 @@ def _classes(directory, metrics, split, labels, gold_rng, rng, skill, n, text) -
     lines = ["\t".join(["row", "label", *(f"p:{x}" for x in labels)])]
     lines += ["\t".join([str(i), labels[predicted[i]], *(f"{v:.4f}" for v in p[i])]) for i in range(n)]
     (directory / "predictions" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_values(directory / "values" / f"{split}.tsv", range(n), class_columns(gold, p))
     even = np.full((n, c), 1 / c)
     even[np.arange(n), rng.integers(c, size=n)] += 1e-9
     prior = np.tile((np.bincount(gold, minlength=c) + 1) / (n + c), (n, 1))
@@ -95,17 +101,19 @@ def _numbers(directory, metrics, split, gold_rng, rng, skill, n) -> None:
     for row in np.argsort(-np.abs(gold - predicted))[:20]:
         error = {"split": split, "row": int(row), "text": TEXTS[row % 4], "pair": TEXTS[(row + 1) % 4]}
         metrics["errors"].append({**error, "gold": round(gold[row], 2), "predicted": round(predicted[row], 2)})
-    lines = ["row\tlabel", *(f"{i}\t{v:.4f}" for i, v in enumerate(predicted))]
+    write_values(directory / "values" / f"{split}.tsv", range(n), number_columns(gold, predicted))
+    lines = ["row\tscore", *(f"{i}\t{v:.4f}" for i, v in enumerate(predicted))]
     (directory / "predictions" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _manifest(labels, seed, n, splits, seconds, state, name, source, method) -> dict[str, Any]:
     return {
-        "format": 1,
+        "format": 2,
         "heedful": "0.2.0",
         "recipe": recipe(source, method),
         "seed": seed,
         "command": ["heedful", "run", "my recipe.toml", "--seeds", "1"],
+        "metrics": [metric.stated() for metric in METRICS.values()],
         "versions": {"python": "3.11.9", "torch": "2.13.0", "numpy": "2.4.6"},
         "threads": 2,
         "device": "cpu",
@@ -177,7 +185,7 @@ def make_study(
     text: str | None = None,
     splits: tuple[str, ...] = ("dev", "test"),
     n: int = 300,
-    weighed: bool = False,
+    tested: bool = False,
     steps: int = 120,
 ) -> Path:
     """`settings` gives each one's skill and seconds; the last `failed` runs have failed and left no files."""
@@ -208,15 +216,15 @@ def make_study(
         for s in settings
     ]
     facts = {
-        "format": 1,
+        "format": 2,
         "command": "heedful compare reviews.csv --text review --label stars --seeds 3",
         "data": data(labels, n, splits, "reviews"),
         "settings": described,
         "runs": runs,
     }
     write_json(directory / "study.json", facts)
-    if weighed:
-        weigh_study(directory, facts, labels, splits, n)
+    if tested:
+        make_statistics(directory, facts, labels, splits, n)
     return directory
 
 
@@ -226,21 +234,40 @@ def _parts(setting: str) -> tuple[str, str]:
     return model, method
 
 
-def weigh_study(directory: Path, facts: dict[str, Any], labels: list[str], splits: tuple[str, ...], n: int) -> None:
-    """statistics.json, from the gold labels that the runs were drawn with."""
-    (directory / "examples").mkdir()
-    c = len(labels)
+def make_statistics(
+    directory: Path, facts: dict[str, Any], labels: list[str] | None, splits: tuple[str, ...], n: int
+) -> None:
+    """statistics.json, with the gold that the runs were drawn with."""
+    prints = facts["data"]["fingerprints"]
     for k, split in enumerate(splits):
-        gold = np.random.default_rng(k).choice(c, size=n, p=np.arange(c, 0, -1) / np.arange(c, 0, -1).sum())
-        lines = [{"row": i, "gold": labels[g], "text": TEXTS[i % len(TEXTS)], "pair": None} for i, g in enumerate(gold)]
-        (directory / "examples" / f"{split}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+        gold = gold_of(labels, k, n)
+        lines = [{"row": i, "gold": g, "text": TEXTS[i % len(TEXTS)], "pair": None} for i, g in enumerate(gold)]
+        write_examples(directory / "examples", split, lines, prints.get(split))
     rows = []
+    metric = "accuracy" if labels else "pearson"
     for setting in facts["settings"]:
         done = [r["name"] for r in facts["runs"] if r["setting"] == setting["name"] and r["state"] == "done"]
         metrics = [json.loads((directory / "runs" / name / "metrics.json").read_text())["splits"] for name in done]
-        means = {f"{s}_mean": float(np.mean([m[s]["accuracy"] for m in metrics])) for s in splits}
-        rows.append({"setting": setting["name"], "metric": "accuracy", **means})
-    weigh(directory, facts, rows)
+        means = {f"{s}_mean": float(np.mean([m[s][metric] for m in metrics])) for s in splits}
+        rows.append(
+            {
+                "setting": setting["name"],
+                "metric": metric,
+                "higher_is_better": METRICS[metric].higher_is_better,
+                **means,
+            }
+        )
+    further = functools.partial(statistics_of_predictions, labels=labels) if labels else None
+    write_statistics(directory, facts, rows, METRICS, further=further)
+
+
+def gold_of(labels: list[str] | None, k: int, n: int) -> list[Any]:
+    """Of the k-th evaluation set: names of classes, or numbers."""
+    rng = np.random.default_rng(k)
+    if labels is None:
+        return (rng.random(n) * 5).tolist()
+    weights = np.arange(len(labels), 0, -1)
+    return [labels[g] for g in rng.choice(len(labels), size=n, p=weights / weights.sum())]
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -7,12 +7,12 @@ import pytest
 from page_reader import Page
 from report_samples import make_study
 
-from heedful.report import charts, markdown
-from heedful.report.comparison import MOST_DRAWN, Comparison, compare
-from heedful.report.cost_section import against_cost
-from heedful.report.files import read_study
-from heedful.report.pieces import Choice, Figure, Prose, Report
-from heedful.report.write import page
+from heedful.report.facts.comparison import MOST_DRAWN, Comparison, compare
+from heedful.report.page import charts, markdown
+from heedful.report.page.pieces import Choice, Figure, Prose, Report
+from heedful.report.page.write import page
+from heedful.report.sections.cost import against_cost
+from heedful.storage.runs import read_study
 
 TWO = {"minilm · frozen": (1.8, 9.0), "minilm · full": (3.0, 61.0)}
 
@@ -61,7 +61,7 @@ def test_the_points_are_the_runs(two: Path) -> None:
     seeds = {(r["setting"], r["seed"]): r for r in rows(found["score-memory"], 0)}
     assert len(seeds) == 6
     assert seeds["minilm · full", "2"]["cost"] == pytest.approx(814.0)
-    assert seeds["minilm · full", "2"]["told"] == "814.0 MB"
+    assert seeds["minilm · full", "2"]["words"] == "814.0 MB"
     full = next(s for s in c.scored if s.name == "minilm · full")
     mean = next(r for r in rows(found["score-time"], 1) if r["setting"] == full.name)
     summary = full.summary("test", "accuracy")

@@ -7,13 +7,14 @@ from large_samples import make_comparison, make_search
 from page_reader import Page
 from report_samples import make_run, make_study
 
-from heedful.report import markdown, study
-from heedful.report.comparison import MOST_DRAWN, MOST_STILLS
-from heedful.report.files import read_run, read_study
-from heedful.report.pieces import MOST_ROWS, Column, Fold, Report, Row, Table, in_short
-from heedful.report.run_sections import run_report
-from heedful.report.study_sections import study_report
-from heedful.report.write import page
+from heedful.report import study
+from heedful.report.facts.comparison import MOST_DRAWN, MOST_STILLS
+from heedful.report.page import markdown
+from heedful.report.page.pieces import MOST_ROWS, Column, Fold, Report, Row, Table, in_short
+from heedful.report.page.write import page
+from heedful.report.sections.of_run import run_report
+from heedful.report.sections.of_study import study_report
+from heedful.storage.runs import read_run, read_study
 
 
 @pytest.fixture(scope="module")

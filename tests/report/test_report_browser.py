@@ -38,7 +38,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     numbers = make_run(base / "numbers", None)
     for folder in (run, many, numbers):
         write_run_report(folder)
-    study = make_study(base / "study", ["negative", "neutral", "positive"], failed=1, weighed=True)
+    study = make_study(base / "study", ["negative", "neutral", "positive"], failed=1, tested=True)
     write_reports(study)
     hostile = make_study(base / "hostile", HOSTILE, settings=dict.fromkeys(HOSTILE[:2], (2.0, 5.0)), seeds=(1, 2))
     large, search = make_comparison(base / "large"), make_search(base / "search")

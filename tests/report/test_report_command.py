@@ -7,7 +7,7 @@ from report_samples import make_run, make_study, write_json
 
 from heedful.cli.report import report
 from heedful.errors import RequestError
-from heedful.report.files import kind_of, read_run, read_study
+from heedful.storage.runs import kind_of, read_run, read_study
 
 
 def test_prints_where_the_reports_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,11 +30,11 @@ def test_refuses_what_is_neither(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("manifest.json", '{"format": 1,', r"manifest\.json is damaged \(.*line 1, column"),
+        ("manifest.json", '{"format": 2,', r"manifest\.json is damaged \(.*line 1, column"),
         ("metrics.json", "[1]", r"metrics\.json must hold a JSON object, not list"),
         ("metrics.json", '{"temperature": NaN}', r"metrics\.json is damaged \(NaN is not JSON\)"),
         ("log.jsonl", '{"step": 1}\n{"st\n{"step": 2}\n', r"log\.jsonl, line 2 is damaged"),
-        ("manifest.json", '{"format": 9}', r"has format 9, this heedful reads format 1; update heedful"),
+        ("manifest.json", '{"format": 9}', r"has format 9, this heedful reads format 2; update heedful"),
         ("metrics.json", b"\xff\xfe{}", r"metrics\.json is damaged \(not UTF-8 text\)"),
     ],
 )

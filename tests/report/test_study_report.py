@@ -12,20 +12,20 @@ from page_reader import Page
 from report_samples import make_study, write_json
 
 from heedful.evaluation.spread import summarise
-from heedful.report import markdown
-from heedful.report.comparison import compare
-from heedful.report.files import read_study
+from heedful.report.facts.comparison import compare
+from heedful.report.page import markdown
+from heedful.report.sections.details import pooled_bins
+from heedful.report.sections.of_study import leaders, study_report
+from heedful.report.sections.verdict import verdict
 from heedful.report.study import write_study_report
-from heedful.report.study_details import pooled_bins
-from heedful.report.study_sections import leaders, study_report
-from heedful.report.verdict import verdict
+from heedful.storage.runs import read_study
 
 THREE = ["negative", "neutral", "positive"]
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = make_study(tmp_path_factory.mktemp("study") / "study", THREE, failed=1, weighed=True)
+    folder = make_study(tmp_path_factory.mktemp("study") / "study", THREE, failed=1, tested=True)
     (folder / "best").mkdir()
     write_study_report(folder)
     return folder
@@ -101,10 +101,10 @@ def test_the_tests_are_those_of_the_statistics(study: Path) -> None:
 
 def test_the_verdict_says_what_was_tested(tmp_path: Path) -> None:
     settings = {"weak": (1.0, 5.0), "strong": (4.0, 5.0)}
-    words = told(make_study(tmp_path / "a", THREE, seeds=(1, 2, 3, 4, 5), settings=settings, weighed=True))
+    words = told(make_study(tmp_path / "a", THREE, seeds=(1, 2, 3, 4, 5), settings=settings, tested=True))
     assert "The difference is significant (p < 0.001; paired bootstrap over examples and seeds" in words
     settings = {"one": (2.0, 5.0), "two": (2.05, 5.0)}
-    words = told(make_study(tmp_path / "b", THREE, seeds=(1, 2, 3), settings=settings, weighed=True))
+    words = told(make_study(tmp_path / "b", THREE, seeds=(1, 2, 3), settings=settings, tested=True))
     assert "The difference is not significant (p = 0." in words
     assert "these seeds could mostly have shown one of 0.0" in words
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from heedful.errors import RequestError
 from heedful.evaluation.features import TextFeatures
-from heedful.evaluation.metrics import Floats, Ints, score_classes, score_numbers
+from heedful.evaluation.metrics import Floats, Ints, class_columns, number_columns
+from heedful.evaluation.scores import score_classes, score_numbers
 from heedful.streams import shuffled
 
 Examples = tuple[Sequence[str], Sequence[str] | None, Sequence[float] | None]
@@ -35,12 +36,12 @@ def baselines(
     seed: int,
     labels: Sequence[str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The scores of each baseline on each set: {"random" | "majority" | "tfidf": {split: scores, "seconds": …}}.
+    """The scores of each baseline on each set: {"random" | "majority" | "tfidf": {set: scores, "seconds": …}}.
 
     `n_classes` None means that the labels are numbers: {"mean" | "tfidf": …}. `labels` names the classes in the
     scores. Sets whose labels are hidden have no scores. The seed decides the guesses and the folds; all but "seconds"
-    is the same each time. "tfidf" also says the strength that was chosen, under "strength"; where there are classes,
-    "predicted" has the number of each example's.
+    is the same each time. "tfidf" also says the strength that was chosen, under "strength". "values" holds the columns
+    of each set, one number for each example, by which a model can be compared with the baseline.
     """
     if not len(train_texts):
         raise RequestError("there are no training examples for the baselines.")
@@ -48,19 +49,19 @@ def baselines(
         raise ValueError("texts, pairs and labels must be equally many")
     import sklearn.linear_model  # noqa: F401 (here, so that no baseline's seconds count the import)
 
-    sets = {split: examples for split, examples in eval_sets.items() if examples[2] is not None}
+    sets = {name: examples for name, examples in eval_sets.items() if examples[2] is not None}
     if n_classes is None:
-        return _for_numbers(train_texts, train_pairs, train_labels, sets, seed)
+        return _number_baselines(train_texts, train_pairs, train_labels, sets, seed)
     names = list(labels) if labels is not None else [str(k) for k in range(n_classes)]
     if len(names) != n_classes:
         raise ValueError(f"{len(names)} label names for {n_classes} classes")
     gold = np.asarray(train_labels, dtype=np.int64)
     if gold.min() < 0 or gold.max() >= n_classes:
         raise ValueError(f"training labels must be 0 … {n_classes - 1}")
-    return _for_classes(train_texts, train_pairs, gold, sets, names, seed)
+    return _class_baselines(train_texts, train_pairs, gold, sets, names, seed)
 
 
-def _for_classes(
+def _class_baselines(
     texts: Sequence[str],
     pairs: Sequence[str] | None,
     gold_n: Ints,
@@ -83,19 +84,19 @@ def _for_classes(
         return np.tile(counts / counts.sum(), (len(examples[0]), 1))
 
     def score(predict: Callable[[Examples], Floats]) -> dict[str, Any]:
-        found = {split: predict(e) for split, e in sets.items()}
-        scores: dict[str, Any] = {split: score_classes(sets[split][2], p, names) for split, p in found.items()}  # type: ignore[arg-type]
-        return {**scores, "predicted": {split: p.argmax(axis=1).tolist() for split, p in found.items()}}
+        predicted = {name: predict(e) for name, e in sets.items()}
+        scores: dict[str, Any] = {name: score_classes(sets[name][2], p, names) for name, p in predicted.items()}  # type: ignore[arg-type]
+        return {**scores, "values": {name: _lists(class_columns(sets[name][2], p)) for name, p in predicted.items()}}  # type: ignore[arg-type]
 
     def tfidf() -> dict[str, Any]:
         features = TextFeatures().fit(texts, pairs)
         x = features.transform(texts, pairs)
 
-        def accuracy(train: Ints, held: Ints, strength: float) -> float:
+        def accuracy(train: Ints, held_out: Ints, strength: float) -> float:
             model = _logistic(x[train], gold_n[train], strength, seed)
-            return float((model.predict(x[held]) == gold_n[held]).mean())
+            return float((model.predict(x[held_out]) == gold_n[held_out]).mean())
 
-        strength = _choose(gold_n, seed, accuracy)
+        strength = _choose_strength(gold_n, seed, accuracy)
         model = _logistic(x, gold_n, strength, seed) if len(set(gold_n.tolist())) > 1 else None
 
         def predict(examples: Examples) -> Floats:
@@ -108,13 +109,13 @@ def _for_classes(
         return {**score(predict), "strength": strength}
 
     return {
-        "random": _timed(lambda: score(random)),
-        "majority": _timed(lambda: score(majority)),
-        "tfidf": _timed(tfidf),
+        "random": _with_seconds(lambda: score(random)),
+        "majority": _with_seconds(lambda: score(majority)),
+        "tfidf": _with_seconds(tfidf),
     }
 
 
-def _for_numbers(
+def _number_baselines(
     texts: Sequence[str],
     pairs: Sequence[str] | None,
     labels: Sequence[float],
@@ -124,50 +125,56 @@ def _for_numbers(
     gold_n = np.asarray(labels, dtype=np.float64)
 
     def score(predict: Callable[[Examples], Floats]) -> dict[str, Any]:
-        return {split: score_numbers(e[2], predict(e)) for split, e in sets.items()}  # type: ignore[arg-type]
+        predicted = {name: predict(e) for name, e in sets.items()}
+        scores: dict[str, Any] = {name: score_numbers(sets[name][2], y) for name, y in predicted.items()}  # type: ignore[arg-type]
+        return {**scores, "values": {name: _lists(number_columns(sets[name][2], y)) for name, y in predicted.items()}}  # type: ignore[arg-type]
 
     def tfidf() -> dict[str, Any]:
         features = TextFeatures().fit(texts, pairs)
         x = features.transform(texts, pairs)
 
-        def closeness(train: Ints, held: Ints, strength: float) -> float:
-            off = _ridge(x[train], gold_n[train], strength).predict(x[held]) - gold_n[held]
-            return -float(np.mean(off**2))
+        def closeness(train: Ints, held_out: Ints, strength: float) -> float:
+            errors = _ridge(x[train], gold_n[train], strength).predict(x[held_out]) - gold_n[held_out]
+            return -float(np.mean(errors**2))
 
-        strength = _choose(gold_n, seed, closeness)
+        strength = _choose_strength(gold_n, seed, closeness)
         model = _ridge(x, gold_n, strength)
         return {**score(lambda e: model.predict(features.transform(e[0], e[1]))), "strength": strength}
 
     return {
-        "mean": _timed(lambda: score(lambda e: np.full(len(e[0]), gold_n.mean()))),
-        "tfidf": _timed(tfidf),
+        "mean": _with_seconds(lambda: score(lambda e: np.full(len(e[0]), gold_n.mean()))),
+        "tfidf": _with_seconds(tfidf),
     }
 
 
-def _timed(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _lists(columns: Mapping[str, Floats]) -> dict[str, list[float]]:
+    return {name: column.tolist() for name, column in columns.items()}
+
+
+def _with_seconds(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     start = time.perf_counter()
-    found = work()
-    return {**found, "seconds": time.perf_counter() - start}
+    outcome = work()
+    return {**outcome, "seconds": time.perf_counter() - start}
 
 
-def _choose(gold_n: npt.NDArray[Any], seed: int, score: Callable[[Ints, Ints, float], float]) -> float:
+def _choose_strength(gold_n: npt.NDArray[Any], seed: int, score: Callable[[Ints, Ints, float], float]) -> float:
     """The strength with the best mean score over the folds, the weakest of equals."""
     folds = list(_folds(gold_n, seed))
     if not folds:
         return 1.0
-    means = [np.mean([score(train, held, strength) for train, held in folds]) for strength in STRENGTHS]
+    means = [np.mean([score(train, held_out, strength) for train, held_out in folds]) for strength in STRENGTHS]
     return STRENGTHS[int(np.argmax(means))]
 
 
 def _folds(gold_n: npt.NDArray[Any], seed: int) -> Iterator[tuple[Ints, Ints]]:
     """Train and held-out rows; each label is dealt evenly over the folds, however rare it is."""
     drawn = shuffled(len(gold_n), seed)[:LARGEST_CHOICE]
-    dealt = drawn[np.argsort(gold_n[drawn], kind="stable")]
+    by_label = drawn[np.argsort(gold_n[drawn], kind="stable")]
     for k in range(FOLDS):
-        held = np.sort(dealt[k::FOLDS])
-        train = np.setdiff1d(dealt, held)
-        if len(held) and len(set(gold_n[train].tolist())) > 1:
-            yield train, held
+        held_out = np.sort(by_label[k::FOLDS])
+        train = np.setdiff1d(by_label, held_out)
+        if len(held_out) and len(set(gold_n[train].tolist())) > 1:
+            yield train, held_out
 
 
 def _logistic(x: Any, gold_n: Any, strength: float, seed: int) -> Any:

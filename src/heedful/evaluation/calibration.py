@@ -1,4 +1,4 @@
-"""Temperature scaling (Guo et al., 2017): one number, fitted on dev, that makes confidence mean what it says."""
+"""Temperature scaling (Guo et al., 2017): one number, fitted on dev, that makes confidence match accuracy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import WorkError
-from heedful.evaluation.metrics import Floats, Ints, calibration_error, log_loss, reliability
+from heedful.evaluation.metrics import Floats, Ints
+from heedful.evaluation.scores import calibration_error, log_loss, reliability
 
 BOUNDS = (0.05, 20.0)
 """A temperature beyond these says that dev is too small or the logits are broken, not that confidence is so far off."""
@@ -31,13 +32,13 @@ def fit_temperature(logits: npt.ArrayLike, gold: Sequence[int] | Ints) -> float:
         z_nc = (logits_nc - own_n[:, None]) / np.exp(log_t)
         return float(logsumexp(z_nc, axis=1).mean())
 
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         loss,
         bounds=(float(np.log(BOUNDS[0])), float(np.log(BOUNDS[1]))),
         method="bounded",
         options={"xatol": 1e-5},
     )
-    return float(np.exp(found.x))
+    return float(np.exp(minimum.x))
 
 
 def apply(logits: npt.ArrayLike, temperature: float = 1.0) -> Floats:
@@ -51,12 +52,12 @@ def apply(logits: npt.ArrayLike, temperature: float = 1.0) -> Floats:
 def before_and_after(logits: npt.ArrayLike, gold: Sequence[int] | Ints, temperature: float) -> dict[str, Any]:
     """Expected calibration error and log-loss of the logits as they are, and at the temperature."""
     logits_nc, gold_n = _checked(logits, gold)
-    found: dict[str, Any] = {"temperature": float(temperature)}
+    scores: dict[str, Any] = {"temperature": float(temperature)}
     for name, t in (("before", 1.0), ("after", temperature)):
         p_nc = apply(logits_nc, t)
         bins = reliability(p_nc.max(axis=1), p_nc.argmax(axis=1) == gold_n)
-        found[name] = {"ece": calibration_error(bins), "log_loss": log_loss(gold_n, p_nc)}
-    return found
+        scores[name] = {"ece": calibration_error(bins), "log_loss": log_loss(gold_n, p_nc)}
+    return scores
 
 
 def _checked(logits: npt.ArrayLike, gold: Sequence[int] | Ints) -> tuple[Floats, Ints]:

@@ -80,8 +80,8 @@ class TextFeatures:
 
 
 def _one_and_two(text: str) -> list[str]:
-    found = words(text)
-    return found + [f"{a} {b}" for a, b in itertools.pairwise(found)]
+    single = words(text)
+    return single + [f"{a} {b}" for a, b in itertools.pairwise(single)]
 
 
 def _overlap(a: str, b: str) -> tuple[float, float, float]:

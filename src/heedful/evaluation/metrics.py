@@ -1,133 +1,139 @@
-"""The scores of one set of predictions, as plain numbers that JSON can hold.
+"""The metrics: what each is called, which way is better, and how it is made of numbers that each example has.
 
-n examples, c classes; gold_n, predicted_n, p_nc. What is undefined (a correlation with a constant) is None and says
-why under "undefined"; nothing here is ever NaN, infinite or a warning.
+e examples, k statistics, c classes. A metric is a function of the means of some statistics over the examples: the
+accuracy is the mean of one column, F1 and correlations take several. So one formula gives the score of a set, of the
+set without one of its examples, and of any sample of it. `scores.py` scores a whole set of predictions at once.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from heedful.errors import RequestError, WorkError
+from heedful.errors import RequestError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Columns = Mapping[str, npt.NDArray[Any]]
+"""One number for each example, by name: gold, predicted, log_loss …"""
 
-BINS = 15
-"""Equal-width bins of confidence for the calibration error, the number of Guo et al., 2017."""
+_TINY = 1e-14  # a variance of numbers up to 1 that is as good as none
 
 
-def score_classes(gold: Sequence[int] | Ints, probabilities: npt.ArrayLike, labels: Sequence[str]) -> dict[str, Any]:
-    """Accuracy, F1, Matthews, log-loss, calibration, per-class figures and confusions of n classifications.
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    """The key of its score in metrics.json."""
+    title: str
+    """As people write it in a sentence."""
+    higher_is_better: bool
+    statistics: Callable[[Columns], Floats] | None = None
+    """(e, k): what the metric is made of, for each example, from its columns. None where a metric is not made so, or
+    where only its name and direction are known: then it has no interval over examples."""
+    value: Callable[[Floats], Floats] | None = None
+    """The metric from the means of these over examples, for any leading axes; NaN where it is undefined."""
+    is_mean: bool = False
+    """Whether it is the mean of one column."""
 
-    The predicted class is the likeliest, the first of equals. `f1` is there with two classes alone, and is that of the
-    second. `macro_f1` averages over the classes that occur in the gold labels or the predictions.
+    @property
+    def sign(self) -> int:
+        """Times this, higher is better."""
+        return 1 if self.higher_is_better else -1
+
+    def better(self, a: float, b: float) -> bool:
+        """Whether a is better than b."""
+        return self.sign * a > self.sign * b
+
+    def stated(self) -> dict[str, Any]:
+        """What manifest.json says of it, so that a report needs no code of the objective."""
+        return {"name": self.name, "title": self.title, "higher_is_better": self.higher_is_better}
+
+
+def mean_of(name: str, title: str, higher_is_better: bool, column: str) -> Metric:
+    """A metric that is the mean of a column."""
+
+    def statistics(columns: Columns) -> Floats:
+        return np.asarray(columns[column], dtype=np.float64)[:, None]
+
+    return Metric(name, title, higher_is_better, statistics, lambda mean_k: mean_k[..., 0], is_mean=True)
+
+
+def pseudo_values(metric: Metric, columns: Columns) -> tuple[float, Floats]:
+    """The score T of a set, and what each example contributes to it.
+
+    Of a mean, these are the values themselves; else the jackknife's pseudo-values ψ_e = E·T − (E − 1)·T₋ₑ, whose mean
+    is T but for its bias, and whose spread is that of T over other examples (Tukey, 1958). NaN where T₋ₑ is undefined.
     """
-    p_nc, gold_n = _checked(gold, probabilities, labels)
-    n, c = p_nc.shape
+    if metric.statistics is None or metric.value is None:
+        raise ValueError(f"{metric.name} has no value for each example")
+    x_ek = metric.statistics(columns)
+    n = len(x_ek)
+    whole = float(metric.value(x_ek.mean(axis=0)))
+    if metric.is_mean:
+        return whole, x_ek[:, 0]
+    if n < 2:
+        return whole, np.full(n, whole)
+    without_e = metric.value((x_ek.sum(axis=0) - x_ek) / (n - 1))
+    return whole, np.asarray(n * whole - (n - 1) * without_e, dtype=np.float64)
+
+
+def fill_in(scores: dict[str, Any], columns: Columns, metrics: Iterable[Metric]) -> dict[str, Any]:
+    """The scores with those of the metrics that they lack, None where one is undefined."""
+    for metric in metrics:
+        if metric.name not in scores and metric.statistics is not None and metric.value is not None:
+            value = float(metric.value(metric.statistics(columns).mean(axis=0)))
+            scores[metric.name] = value if math.isfinite(value) else None
+    return scores
+
+
+def stated_metrics(manifest: Mapping[str, Any]) -> dict[str, Metric]:
+    """The metrics that a run says it has, its default first; of a damaged one that says nothing, the built-in ones."""
+    listed = manifest.get("metrics")
+    metrics = {}
+    for one in listed if isinstance(listed, list) else []:
+        if isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("higher_is_better"), bool):
+            metrics[one["name"]] = Metric(one["name"], str(one.get("title") or one["name"]), one["higher_is_better"])
+    return metrics or dict(METRICS)
+
+
+def metric_named(name: str, metrics: Mapping[str, Metric]) -> Metric:
+    """Never guessed from its name: a metric whose direction nobody states is refused."""
+    if name not in metrics:
+        raise RequestError(
+            f"nobody states whether a higher or a lower {name!r} is better: it is not among the metrics of this run "
+            f"({', '.join(metrics)}); name one of these, or run again."
+        )
+    return metrics[name]
+
+
+def class_columns(gold: npt.ArrayLike, p_nc: npt.ArrayLike) -> dict[str, Floats]:
+    """The columns of n classifications, from the numbers of the gold classes and the probabilities."""
+    gold_n, p_nc = np.asarray(gold, dtype=np.int64), np.asarray(p_nc, dtype=np.float64)
     predicted_n = p_nc.argmax(axis=1)
-    confusion_cc = np.bincount(gold_n * c + predicted_n, minlength=c * c).reshape(c, c)
-    per_class = _per_class(confusion_cc)
-    occurs = (confusion_cc.sum(axis=0) + confusion_cc.sum(axis=1)) > 0
-    bins = reliability(p_nc.max(axis=1), predicted_n == gold_n)
-    scores: dict[str, Any] = {
-        "n": n,
-        "accuracy": float((predicted_n == gold_n).mean()),
-        "macro_f1": float(np.mean([one["f1"] for one, there in zip(per_class, occurs, strict=True) if there])),
-        "matthews": matthews(confusion_cc),
-        "log_loss": log_loss(gold_n, p_nc),
-        "ece": calibration_error(bins),
-        "bins": bins,
-        "per_class": dict(zip(labels, per_class, strict=True)),
-        "confusion": confusion_cc.tolist(),
+    return {
+        "gold": gold_n.astype(np.float64),
+        "predicted": predicted_n.astype(np.float64),
+        "right": (predicted_n == gold_n).astype(np.float64),
+        "log_loss": log_losses(gold_n, p_nc),
     }
-    if c == 2:
-        scores["f1"] = per_class[1]["f1"]
-    return scores
 
 
-def score_numbers(gold: npt.ArrayLike, predicted: npt.ArrayLike) -> dict[str, Any]:
-    """Pearson, Spearman, mean squared and mean absolute error of n predicted numbers."""
+def number_columns(gold: npt.ArrayLike, predicted: npt.ArrayLike) -> dict[str, Floats]:
+    """The columns of n predicted numbers."""
     gold_n, predicted_n = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
-    if gold_n.ndim != 1 or gold_n.shape != predicted_n.shape:
-        raise ValueError(f"gold {gold_n.shape} and predicted {predicted_n.shape} must be two lists of one length")
-    if not len(gold_n):
-        raise RequestError("there are no examples to score.")
-    _refuse_non_finite(gold_n[:, None], "gold numbers")
-    _refuse_non_finite(predicted_n[:, None], "predictions")
     with np.errstate(over="ignore"):
-        off = predicted_n - gold_n
-        mse, mae = np.mean(off**2), np.mean(np.abs(off))
-    scores: dict[str, Any] = {
-        "n": len(gold_n),
-        "pearson": correlation(gold_n, predicted_n),
-        "spearman": correlation(ranks(gold_n), ranks(predicted_n)),
-        "mse": float(mse) if math.isfinite(mse) else None,
-        "mae": float(mae) if math.isfinite(mae) else None,
-    }
-    undefined = {}
-    for name in ("pearson", "spearman"):
-        if scores[name] is None:
-            undefined[name] = _why_no_correlation(gold_n, predicted_n)
-    for name in ("mse", "mae"):
-        if scores[name] is None:
-            undefined[name] = "the errors are too large to be averaged"
-    if undefined:
-        scores["undefined"] = undefined
-    return scores
+        error_n = predicted_n - gold_n
+        squared_n = error_n**2
+    return {"gold": gold_n, "predicted": predicted_n, "squared_error": squared_n, "absolute_error": np.abs(error_n)}
 
 
-def matthews(confusion_cc: npt.NDArray[np.integer]) -> float:
-    """Gorodkin's R_K (2004), which is the phi coefficient for two classes; 0 where one side is constant."""
-    m = [[int(x) for x in row] for row in confusion_cc]  # Python's integers do not overflow
-    gold, predicted = [sum(row) for row in m], [sum(column) for column in zip(*m, strict=True)]
-    n, right = sum(gold), sum(m[k][k] for k in range(len(m)))
-    together = right * n - sum(g * p for g, p in zip(gold, predicted, strict=True))
-    apart = (n * n - sum(g * g for g in gold)) * (n * n - sum(p * p for p in predicted))
-    return together / math.sqrt(apart) if apart else 0.0
-
-
-def log_loss(gold_n: Ints, p_nc: Floats) -> float:
-    """Mean −log p of the gold class; a probability of zero counts as the smallest difference of doubles."""
+def log_losses(gold_n: Ints, p_nc: Floats) -> Floats:
+    """−log p of the gold class; a probability of zero counts as the smallest difference of doubles."""
     p_n = p_nc[np.arange(len(gold_n)), gold_n]
-    return float(-np.log(np.clip(p_n, np.finfo(np.float64).eps, 1.0)).mean()) + 0.0
-
-
-def reliability(confidence_n: Floats, right_n: npt.NDArray[np.bool_], bins: int = BINS) -> list[dict[str, Any]]:
-    """Each bin (low, high] of confidence: how many predictions, their mean confidence, the share that is right."""
-    which_n = np.clip(np.ceil(confidence_n * bins).astype(np.int64) - 1, 0, bins - 1)
-    counts = np.bincount(which_n, minlength=bins)
-    confident = np.bincount(which_n, weights=confidence_n, minlength=bins)
-    right = np.bincount(which_n, weights=right_n.astype(np.float64), minlength=bins)
-    return [
-        {
-            "low": b / bins,
-            "high": (b + 1) / bins,
-            "n": int(k),
-            "confidence": float(confident[b] / k) if k else None,
-            "accuracy": float(right[b] / k) if k else None,
-        }
-        for b, k in enumerate(counts)
-    ]
-
-
-def calibration_error(bins: list[dict[str, Any]]) -> float:
-    """The expected calibration error: |accuracy − confidence| of each bin, weighted by its share of examples."""
-    n = sum(b["n"] for b in bins)
-    return float(sum(b["n"] * abs(b["accuracy"] - b["confidence"]) for b in bins if b["n"]) / n)
-
-
-def correlation(x_n: Floats, y_n: Floats) -> float | None:
-    """Pearson's; None where it is undefined."""
-    if len(x_n) < 2 or x_n.min() == x_n.max() or y_n.min() == y_n.max():
-        return None
-    x_n, y_n = _unit(x_n), _unit(y_n)
-    if not x_n.any() or not y_n.any():
-        return None
-    return float(np.clip(x_n @ y_n, -1.0, 1.0))
+    return np.asarray(-np.log(np.clip(p_n, np.finfo(np.float64).eps, 1.0)) + 0.0, dtype=np.float64)
 
 
 def ranks(x_n: Floats) -> Floats:
@@ -136,55 +142,103 @@ def ranks(x_n: Floats) -> Floats:
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[which], dtype=np.float64)
 
 
-def _unit(x_n: Floats) -> Floats:
-    """Centred and of length one; scaled first, so that no square overflows or vanishes."""
-    x_n = x_n / np.abs(x_n).max()
+def centred(x_n: Floats) -> Floats:
+    """With a mean of 0 and a largest absolute value of 1, so that no square overflows or vanishes; 0 if constant."""
+    x_n = x_n / (np.abs(x_n).max() or 1.0)
     x_n = x_n - x_n.mean()
-    largest = np.abs(x_n).max()
-    if largest == 0:
-        return x_n
-    x_n = x_n / largest
-    return np.asarray(x_n / np.linalg.norm(x_n), dtype=np.float64)
+    return np.asarray(x_n / (np.abs(x_n).max() or 1.0), dtype=np.float64)
 
 
-def _why_no_correlation(gold_n: Floats, predicted_n: Floats) -> str:
-    if len(gold_n) < 2:
-        return "one example has no correlation"
-    return "the predictions are all equal" if gold_n.min() != gold_n.max() else "the gold numbers are all equal"
+def _one_hot(columns: Columns) -> tuple[Floats, Floats]:
+    """(e, c) each: the gold class and the predicted class."""
+    gold_e, predicted_e = (np.asarray(columns[name]).astype(np.int64) for name in ("gold", "predicted"))
+    classes = np.arange(max(gold_e.max(initial=0), predicted_e.max(initial=0)) + 1)
+    return (gold_e[:, None] == classes).astype(np.float64), (predicted_e[:, None] == classes).astype(np.float64)
 
 
-def _per_class(confusion_cc: npt.NDArray[np.integer]) -> list[dict[str, Any]]:
-    found = []
-    for k in range(len(confusion_cc)):
-        hit, support, claimed = (int(x) for x in (confusion_cc[k, k], confusion_cc[k].sum(), confusion_cc[:, k].sum()))
-        found.append(
-            {
-                "precision": hit / claimed if claimed else 0.0,
-                "recall": hit / support if support else 0.0,
-                "f1": 2 * hit / (claimed + support) if claimed + support else 0.0,
-                "support": support,
-            }
-        )
-    return found
+def _hits(columns: Columns) -> Floats:
+    """Of each class: whether it is gold and predicted; gold; predicted."""
+    gold_ec, predicted_ec = _one_hot(columns)
+    return np.concatenate([gold_ec * predicted_ec, gold_ec, predicted_ec], axis=1)
 
 
-def _checked(gold: Sequence[int] | Ints, probabilities: npt.ArrayLike, labels: Sequence[str]) -> tuple[Floats, Ints]:
-    p_nc, gold_n = np.asarray(probabilities, dtype=np.float64), np.asarray(gold, dtype=np.int64)
-    if not gold_n.size:
-        raise RequestError("there are no examples to score.")
-    if p_nc.shape != (len(gold_n), len(labels)):
-        raise ValueError(f"probabilities are {p_nc.shape}, which is not ({len(gold_n)} examples, {len(labels)} labels)")
-    if len(set(labels)) != len(labels):
-        raise ValueError("two classes have one name")
-    _refuse_non_finite(p_nc, "probabilities")
-    if gold_n.min() < 0 or gold_n.max() >= len(labels):
-        raise ValueError(f"gold labels must be 0 … {len(labels) - 1}, not {gold_n.min()} … {gold_n.max()}")
-    if p_nc.min() < -1e-6 or np.abs(p_nc.sum(axis=1) - 1).max() > 1e-3:
-        raise ValueError("each row of probabilities must be at least 0 and sum to 1")
-    return p_nc, gold_n
+def _f1_of_each(mean_k: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """F1 of each class, 0 where a class does not occur, and where it does."""
+    hit, gold, predicted = np.split(mean_k, 3, axis=-1)
+    both = gold + predicted
+    occurs = both > 0
+    return np.asarray(2 * hit / np.where(occurs, both, 1.0)), occurs
 
 
-def _refuse_non_finite(x_nc: Floats, what: str) -> None:
-    bad = np.flatnonzero(~np.isfinite(x_nc).all(axis=1))
-    if len(bad):
-        raise WorkError(f"the {what} of {len(bad)} of {len(x_nc)} examples are not finite, first in row {bad[0]}.")
+def _macro_f1(mean_k: Floats) -> Floats:
+    f1, occurs = _f1_of_each(mean_k)
+    return np.asarray(f1.sum(axis=-1) / np.maximum(occurs.sum(axis=-1), 1))
+
+
+def _second_class(columns: Columns) -> Floats:
+    gold_e, predicted_e = (np.asarray(columns[name]) == 1 for name in ("gold", "predicted"))
+    return np.stack([gold_e & predicted_e, gold_e, predicted_e], axis=1).astype(np.float64)
+
+
+def _f1(mean_k: Floats) -> Floats:
+    return np.asarray(_f1_of_each(mean_k)[0][..., 0])
+
+
+def _agreement(columns: Columns) -> Floats:
+    gold_ec, predicted_ec = _one_hot(columns)
+    return np.concatenate([(gold_ec * predicted_ec).sum(axis=1, keepdims=True), gold_ec, predicted_ec], axis=1)
+
+
+def _matthews(mean_k: Floats) -> Floats:
+    """Gorodkin's R_K (2004) from the shares of the classes; 0 where one side is constant."""
+    right, shares = mean_k[..., 0], mean_k[..., 1:]
+    gold, predicted = np.split(shares, 2, axis=-1)
+    together = right - (gold * predicted).sum(axis=-1)
+    apart = (1 - (gold**2).sum(axis=-1)) * (1 - (predicted**2).sum(axis=-1))
+    defined = apart > _TINY
+    return np.asarray(np.where(defined, together / np.sqrt(np.where(defined, apart, 1.0)), 0.0))
+
+
+def _moments(gold_e: Floats, predicted_e: Floats) -> Floats:
+    x, y = centred(gold_e), centred(predicted_e)
+    return np.stack([x, y, x * x, y * y, x * y], axis=1)
+
+
+def _values_of_both(columns: Columns) -> Floats:
+    return _moments(*(np.asarray(columns[name], dtype=np.float64) for name in ("gold", "predicted")))
+
+
+def _ranks_of_both(columns: Columns) -> Floats:
+    """The ranks are those in the whole set, also where examples are left out."""
+    return _moments(*(ranks(np.asarray(columns[name], dtype=np.float64)) for name in ("gold", "predicted")))
+
+
+def _correlation(mean_k: Floats) -> Floats:
+    x, y, xx, yy, xy = np.moveaxis(mean_k, -1, 0)
+    var_x, var_y = xx - x * x, yy - y * y
+    defined = (var_x > _TINY) & (var_y > _TINY)
+    r = (xy - x * y) / np.sqrt(np.where(defined, var_x * var_y, 1.0))
+    return np.asarray(np.where(defined, np.clip(r, -1.0, 1.0), np.nan))
+
+
+def _by_name(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
+
+
+CLASS_METRICS = _by_name(
+    mean_of("accuracy", "accuracy", True, column="right"),
+    Metric("macro_f1", "macro F1", True, _hits, _macro_f1),
+    Metric("f1", "F1", True, _second_class, _f1),
+    Metric("matthews", "Matthews correlation", True, _agreement, _matthews),
+    mean_of("log_loss", "log-loss", False, column="log_loss"),
+    Metric("ece", "calibration error", False),
+)
+"""Of classes, from the columns of `class_columns`; the default first. `f1` is of the second of two classes."""
+NUMBER_METRICS = _by_name(
+    Metric("pearson", "Pearson correlation", True, _values_of_both, _correlation),
+    Metric("spearman", "Spearman correlation", True, _ranks_of_both, _correlation),
+    mean_of("mse", "mean squared error", False, column="squared_error"),
+    mean_of("mae", "mean absolute error", False, column="absolute_error"),
+)
+"""Of numbers, from the columns of `number_columns`; the default first."""
+METRICS = CLASS_METRICS | NUMBER_METRICS

@@ -1,4 +1,4 @@
-"""Spread is part of a number: a mean never travels without its deviation, its n and its interval."""
+"""A mean is always reported with its standard deviation, its n and its interval."""
 
 import math
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ def summarise(values: Sequence[float]) -> dict[str, Any]:
 
     One value has no deviation and no interval, none has no mean either: None, not zero.
     """
-    kept = [float(v) for v in values]
-    if not all(math.isfinite(v) for v in kept):
-        raise ValueError(f"only finite values can be summarised, not {kept}")
-    n = len(kept)
-    found: dict[str, Any] = {"mean": None, "std": None, "n": n, "low": None, "high": None, "values": kept}
+    numbers = [float(v) for v in values]
+    if not all(math.isfinite(v) for v in numbers):
+        raise ValueError(f"only finite values can be summarised, not {numbers}")
+    n = len(numbers)
+    summary: dict[str, Any] = {"mean": None, "std": None, "n": n, "low": None, "high": None, "values": numbers}
     if n:
-        found["mean"] = fmean(kept)
+        summary["mean"] = fmean(numbers)
     if n > 1:
         from scipy.special import stdtrit
 
-        found["std"] = stdev(kept)
-        half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * found["std"] / math.sqrt(n)
-        found["low"], found["high"] = found["mean"] - half, found["mean"] + half
-    return found
+        summary["std"] = stdev(numbers)
+        half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * summary["std"] / math.sqrt(n)
+        summary["low"], summary["high"] = summary["mean"] - half, summary["mean"] + half
+    return summary

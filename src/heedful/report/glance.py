@@ -8,25 +8,24 @@ from urllib.parse import quote
 
 from rich.cells import cell_len, set_cell_size
 
-from heedful.report.comparison import Comparison
-from heedful.report.files import Run, names, number, records, table
-from heedful.report.pieces import Column, Row, Table
-from heedful.report.run_sections import judged_split, primary_of
-from heedful.report.run_sections import verdict as verdict_of_run
-from heedful.report.study_sections import leaders
-from heedful.report.verdict import verdict as verdict_of_study
-from heedful.report.words import (
+from heedful.report.facts.comparison import Comparison
+from heedful.report.facts.run import judged_set, primary_of, scored
+from heedful.report.page.pieces import Column, Row, Table
+from heedful.report.page.words import (
     LEVEL,
     baseline_title,
     count,
     duration,
     figure,
     interval,
-    known_metrics,
     mean_and_deviation,
-    metric_title,
     several,
 )
+from heedful.report.sections.of_run import verdict as verdict_of_run
+from heedful.report.sections.of_study import leaders
+from heedful.report.sections.verdict import verdict as verdict_of_study
+from heedful.storage.reading import mapping, names, number, records
+from heedful.storage.runs import Run
 
 _WIDE = 80  # columns of a terminal
 _MOST = 20  # settings that are shown
@@ -67,12 +66,12 @@ class Glance:
         )
         shaded = any(row.role == "best" for row in self.table.rows)
         notes = ["Shaded: the best mean, and those whose intervals overlap with its own."] if shaded else []
-        said = " ".join([*notes, *self.notes])
+        remarks = " ".join([*notes, *self.notes])
         return (
             f'<div style="color: inherit"><p><b>{escape(self.title)}</b></p><p>{escape(self.verdict)}</p>'
             f'<table style="border-collapse: collapse; color: inherit"><thead><tr style="background: none">{head}</tr>'
             f"</thead><tbody>{rows}</tbody></table>"
-            + (f'<p style="opacity: 0.8">{escape(said)}</p>' if said else "")
+            + (f'<p style="opacity: 0.8">{escape(remarks)}</p>' if remarks else "")
             + f"<p>{_link(self.directory / 'report.html')}</p></div>"
         )
 
@@ -84,7 +83,7 @@ def glance_at_study(c: Comparison) -> Glance:
     title = f"{_name(c.study.directory)}: {done} of {several(max(planned, len(entries)), 'run')} done"
     columns = (
         Column("setting"),
-        Column(f"{c.split or ''} {metric_title(c.metric)}".strip(), numeric=True),
+        Column(f"{c.split or ''} {c.metric.title}".strip(), numeric=True),
         Column("n", numeric=True),
         Column(f"{LEVEL} interval", numeric=True),
         Column("training", numeric=True),
@@ -92,11 +91,11 @@ def glance_at_study(c: Comparison) -> Glance:
     best = leaders(c)
     rows = []
     for setting in c.settings[:_MOST]:
-        s = setting.summary(c.split or "", c.metric)
+        s = setting.summary(c.split or "", c.metric.name)
         cells = (setting.name, mean_and_deviation(s, 3), str(s["n"]), interval(s, 3))
         spent = duration(setting.cost("training_seconds")["mean"])
         rows.append(Row((*cells, spent), "best" if setting.name in best else ""))
-    for name, s in c.baselines(c.split, c.metric).items() if c.split else ():
+    for name, s in c.baselines(c.split, c.metric.name).items() if c.split else ():
         shown = mean_and_deviation(s, 3) if s["n"] > 1 else figure(s["mean"], 3)
         rows.append(Row((baseline_title(name), shown, "", "", duration(c.baseline_seconds(name))), "baseline"))
     notes = []
@@ -109,15 +108,15 @@ def glance_at_study(c: Comparison) -> Glance:
 
 def glance_at_run(run: Run) -> Glance:
     state = "done" if run.done else str(run.manifest.get("state", "not done"))
-    splits, metric, judged = run.scores(), primary_of(run), judged_split(run)
-    metrics = list(dict.fromkeys([metric, *(m for s in splits.values() for m in known_metrics(s))]))[:4]
-    columns = (Column("split"), *(Column(metric_title(m), numeric=True) for m in metrics), Column("n", numeric=True))
+    sets, judged = run.scores(), judged_set(run)
+    metrics = list(dict.fromkeys([primary_of(run), *(m for s in sets.values() for m in scored(run, s))]))[:4]
+    columns = (Column("set"), *(Column(m.title, numeric=True) for m in metrics), Column("n", numeric=True))
 
     def cells(name: str, scores: dict[str, Any]) -> tuple[str, ...]:
-        return (name, *(figure(number(scores, m), 3) for m in metrics), count(number(scores, "n")))
+        return (name, *(figure(number(scores, m.name), 3) for m in metrics), count(number(scores, "n")))
 
-    rows = [Row(cells(name, scores)) for name, scores in splits.items()]
-    theirs = {name: table(b, judged) for name, b in run.baselines().items()} if judged else {}
+    rows = [Row(cells(name, scores)) for name, scores in sets.items()]
+    theirs = {name: mapping(b, judged) for name, b in run.baselines().items()} if judged else {}
     rows += [Row(cells(baseline_title(name), scores), "baseline") for name, scores in theirs.items() if scores]
     notes = (f"The baselines are judged on {judged}.",) if theirs else ()
     verdict = "This run has no scores yet." if judged is None else verdict_of_run(run, judged)

@@ -10,7 +10,7 @@ MOST_PICTURED = 24
 
 def write_reports(directory: Path) -> None:
     """The report of the study and that of each of its runs; a run's report has no PNGs in a study of many runs."""
-    from heedful.report.files import read_study
+    from heedful.storage.runs import read_study
 
     done = [run for _, run in read_study(directory).runs if run is not None and run.done]
     for run in done:
@@ -20,8 +20,8 @@ def write_reports(directory: Path) -> None:
 
 def write_study_report(directory: Path) -> None:
     """Writes report.html, report.md and the pictures in report/ from study.json and the runs' files."""
-    from heedful.report.files import read_study
-    from heedful.report.study_sections import study_report
-    from heedful.report.write import write
+    from heedful.report.page.write import write
+    from heedful.report.sections.of_study import study_report
+    from heedful.storage.runs import read_study
 
     write(study_report(read_study(Path(directory))), Path(directory))

@@ -39,8 +39,8 @@ class LearningCurve:
 def learning_curve(errors: Mapping[int, Sequence[float]], seed: int = 0, measure: str = "error") -> LearningCurve:
     """From the errors (or something else that falls, under the name of `measure`) of each seed for each number of rows.
 
-    Least squares over the means, each as weighty as it has seeds, with a, c ≥ 0 and b from 0.02 to 2. The intervals are
-    those of 2,000 curves through means that are drawn anew with the seeds' pooled spread, by Student's t: three seeds a
+    Least squares over the means, weighted by their numbers of seeds, with a, c ≥ 0 and b from 0.02 to 2. The intervals
+    are those of 2,000 curves through means redrawn with the seeds' pooled spread, by Student's t: three seeds a
     size are few, but all sizes together tell the spread. They hold for these test examples and this shape of curve, and
     for other training rows only if each seed had its own.
     """
@@ -97,15 +97,15 @@ def _sentence(
 ) -> str:  # fmt: skip
     article = "an" if measure[0] in "aeiou" else "a"
     if low is None or high is None or gain_low is None or gain_high is None:
-        told = f"With twice the {rows:,} rows the fitted curve expects {article} {measure} of {doubled:.3f}"
-        return f"{told} instead of {now:.3f}; with one seed for each size nothing says how sure that is."
-    told = (
+        expected = f"With twice the {rows:,} rows the fitted curve expects {article} {measure} of {doubled:.3f}"
+        return f"{expected} instead of {now:.3f}; with one seed for each size nothing says how sure that is."
+    expected = (
         f"With twice the {rows:,} rows the fitted curve expects {article} {measure} of {doubled:.3f} "
         f"({low:.3f} … {high:.3f}) instead of {now:.3f}"
     )
     if gain_low >= _WORTH:  # a curve cannot rise, so that a gain above zero alone says little
-        return f"{told}: more labels would help."
+        return f"{expected}: more labels would help."
     if gain_high < _WORTH:
-        return f"{told}: more labels would hardly help; look at the model, the texts or the labels themselves."
+        return f"{expected}: more labels would hardly help; look at the model, the texts or the labels themselves."
     gain = f"{gain_low:.3f} … {gain_high:.3f}"
-    return f"{told}, a gain of {gain}: these seeds cannot tell whether more labels would help much."
+    return f"{expected}, a gain of {gain}: these seeds cannot tell whether more labels would help much."

@@ -25,8 +25,8 @@ class Interval:
 
 def t_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     """Student's: exact for values from a normal distribution, at any n."""
-    found = summarise(values)
-    mean, std, n = found["mean"], found["std"], found["n"]
+    summary = summarise(values)
+    mean, std, n = summary["mean"], summary["std"], summary["n"]
     if n == 0:
         raise ValueError("an interval needs at least one value")
     if std is None:

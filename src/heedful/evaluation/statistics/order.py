@@ -42,19 +42,18 @@ def almost_stochastic_order(
     n, m = len(a_n), len(b_m)
     if min(n, m) < 2:
         raise ValueError("almost stochastic order needs at least two seeds of each")
-    found = violation_ratio(a_n, b_m)
+    violation = violation_ratio(a_n, b_m)
     random, scale = np.random.default_rng(seed), math.sqrt(n * m / (n + m))
     again = [violation_ratio(random.choice(a_n, n), random.choice(b_m, m)) for _ in range(draws)]
-    sigma = float(np.std(scale * (np.array(again) - found)))
-    bound = float(np.clip(found - sigma / scale * special.ndtri(1 - level), 0, 1))
+    sigma = float(np.std(scale * (np.array(again) - violation)))
+    bound = float(np.clip(violation - sigma / scale * special.ndtri(1 - level), 0, 1))
     if bound < 0.5:
-        words = (
-            f"A is almost stochastically better than B (ε = {found:.2f}, at most {bound:.2f} with {level:.0%}; < 0.5)"
-        )
+        words = f"A is almost stochastically better than B (ε = {violation:.2f}, at most {bound:.2f} with {level:.0%}; "
+        words += "< 0.5)"
     else:
         words = (
-            f"A is not shown to be almost stochastically better than B (ε = {found:.2f}, but up to {bound:.2f} with "
-            f"{level:.0%}; 0.5 is no order at all)"
+            f"A is not shown to be almost stochastically better than B (ε = {violation:.2f}, but up to {bound:.2f} "
+            f"with {level:.0%}; 0.5 is no order at all)"
         )
     words += "." if min(n, m) >= 5 else f"; with {min(n, m)} seeds this bound is a rough guess."
-    return Order(found, bound, words)
+    return Order(violation, bound, words)

@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 DRAWS = 10_000
 _EXACT = 16  # pairs up to which all 2ⁿ signs are enumerated
 _BLOCK = 2_000_000  # numbers held at a time
-_KEPT = 20_000_000  # counts that are kept for the next comparison
+_MOST_CACHED = 20_000_000  # counts that are kept for the next comparison
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def sign_flips(d_n: Floats, draws: int, seed: int) -> float:
 
 
 def paired_bootstrap(a_se: Floats, b_se: Floats, draws: int = DRAWS, seed: int = 0) -> Test:
-    """Other examples and other seeds: both are drawn anew with replacement, the examples alike for A and B.
+    """Other examples and other seeds: both are redrawn with replacement, the examples alike for A and B.
 
     Seeds of A and B are drawn apart: they share a number, nothing else. With one seed each, only examples are drawn.
     """
@@ -113,11 +113,11 @@ def paired_bootstrap(a_se: Floats, b_se: Floats, draws: int = DRAWS, seed: int =
 def _other_examples(examples: int, draws: int, seed: int) -> Iterable[npt.NDArray[np.uint16]]:
     """How often each example is drawn, draw by draw, in blocks. A study compares many pairs on the same examples, and
     these draws are most of the work, so the last ones are kept unless they are too many."""
-    return _kept(examples, draws, seed) if examples * draws <= _KEPT else _draw(examples, draws, seed)
+    return _cached_draws(examples, draws, seed) if examples * draws <= _MOST_CACHED else _draw(examples, draws, seed)
 
 
 @lru_cache(maxsize=1)
-def _kept(examples: int, draws: int, seed: int) -> tuple[npt.NDArray[np.uint16], ...]:
+def _cached_draws(examples: int, draws: int, seed: int) -> tuple[npt.NDArray[np.uint16], ...]:
     return tuple(_draw(examples, draws, seed))
 
 

@@ -30,10 +30,9 @@ def effect_size(a: Sequence[float], b: Sequence[float]) -> Effect:
     beats = float((x[:, None] > y).mean() + 0.5 * (x[:, None] == y).mean())
     size = abs(g)
     words = "negligible" if size < 0.2 else "small" if size < 0.5 else "medium" if size < 0.8 else "large"
-    told = f"{size:.1f} standard deviations of a seed" if math.isfinite(g) else "far beyond the spread of the seeds"
-    sentence = (
-        f"The difference is {told} (Hedges' g, by custom {words}); a run of A beats a run of B in {beats:.0%} of pairs."
-    )
+    large = f"{size:.1f} standard deviations of a seed" if math.isfinite(g) else "far beyond the spread of the seeds"
+    sentence = f"The difference is {large} (Hedges' g, by custom {words}); "
+    sentence += f"a run of A beats a run of B in {beats:.0%} of pairs."
     return Effect(difference, g, beats, sentence)
 
 
@@ -62,16 +61,16 @@ def smallest_difference(
     while lacking(highest) > 0:
         highest *= 2
     effect = float(optimize.brentq(lacking, 0, highest))
-    found = effect * std
+    difference = effect * std
     sentence = (
-        f"With {n} and {m} seeds and a spread of {std:.3f}, a true difference of {found:.3f} would be found in "
+        f"With {n} and {m} seeds and a spread of {std:.3f}, a true difference of {difference:.3f} would be found in "
         f"{power:.0%} of studies; smaller ones mostly would not."
     )
-    return Detectable(found, power, sentence)
+    return Detectable(difference, power, sentence)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: adjusted p values that may all be held against one level at once, in their order."""
+    """Holm's step-down correction: adjusted p values, in their order, that can all be compared with one level."""
     order = sorted(range(len(ps)), key=lambda i: ps[i])
     adjusted, highest = [0.0] * len(ps), 0.0
     for rank, i in enumerate(order):

@@ -30,7 +30,7 @@ def stability(predicted_se: npt.NDArray[np.int64], gold_e: npt.NDArray[np.int64]
     sometimes = examples - always - never
     sentence = (
         f"Of {examples} examples all {seeds} seeds get {always} right and {never} wrong; {sometimes} "
-        f"({sometimes / examples:.0%}) hang on the seed. Two seeds agree on {agreement:.0%} of predictions."
+        f"({sometimes / examples:.0%}) depend on the seed. Two seeds agree on {agreement:.0%} of predictions."
     )
     return Stability(always, never, sometimes, agreement, sentence)
 

@@ -1,0 +1,1 @@
+"""Runs mirrored in other tools, made from their files whenever somebody asks: TensorBoard and MLflow."""

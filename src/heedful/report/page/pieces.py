@@ -1,0 +1,162 @@
+"""What a report is made of, before it is HTML or Markdown: sections of prose, tables, figures and facts.
+
+A section is a small function that reads a run or a study and returns a `Section`, or None when it has nothing to say.
+Both forms of a report are drawn from the same pieces, so that no figure can differ between them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from heedful.report.page.charts import Chart
+
+MOST_ROWS = 12
+"""Rows of a table that stand open; more are folded away."""
+
+
+@dataclass(frozen=True)
+class Link:
+    text: str
+    href: str
+    """Relative to the report, already quoted."""
+
+
+Cell = str | Link
+
+
+@dataclass(frozen=True)
+class Prose:
+    kind: ClassVar[str] = "prose"
+    text: str
+    role: Literal["", "lead", "note", "warning"] = ""
+
+
+@dataclass(frozen=True)
+class Cards:
+    """The few figures that a reader came for: what, how much, and a remark."""
+
+    kind: ClassVar[str] = "cards"
+    items: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    numeric: bool = False
+    long: bool = False
+    """Holds running text, which may break anywhere."""
+
+
+@dataclass(frozen=True)
+class Row:
+    cells: tuple[Cell, ...]
+    role: Literal["", "baseline", "best", "failed"] = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first cell of each row is its heading."""
+
+    kind: ClassVar[str] = "table"
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    kind: ClassVar[str] = "figure"
+    name: str
+    """The stem of its PNG and its id on the page: ours, never the user's text."""
+    caption: str
+    chart: "Chart"
+    stills: tuple[tuple[str, str, "Chart"], ...] = ()
+    """Stem, caption and chart of each picture for paper, where the page has one chart with a choice in it."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Figures of which the screen shows one at a time, and paper all."""
+
+    kind: ClassVar[str] = "choice"
+    label: str
+    figures: tuple[tuple[str, Figure], ...]
+    """Each with the words by which it is picked; the first is shown at first."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    kind: ClassVar[str] = "facts"
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    kind: ClassVar[str] = "code"
+    text: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Closed at first on the page, open on paper."""
+
+    kind: ClassVar[str] = "fold"
+    summary: str
+    blocks: tuple["Block", ...]
+
+
+Block = Prose | Cards | Table | Figure | Choice | Facts | Code | Fold
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    """Its anchor on the page."""
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    title: str
+    subtitle: str
+    opening: tuple[Block, ...]
+    sections: tuple[Section, ...]
+    footer: str = field(default="")
+
+    def figures(self) -> list[Figure]:
+        return [b for section in self.sections for b in _unfolded(section.blocks) if isinstance(b, Figure)]
+
+
+def section(name: str, title: str, blocks: Iterable[Block | None]) -> Section | None:
+    """A section of the blocks that are there; None if there are none."""
+    kept = tuple(b for b in blocks if b is not None)
+    return Section(name, title, kept) if kept else None
+
+
+def in_short(whole: Table, what: str) -> list[Block]:
+    """A table whose rows after the first `MOST_ROWS` are folded away; baselines stay in sight."""
+    plain = [row for row in whole.rows if row.role != "baseline"]
+    if len(plain) <= MOST_ROWS + 3:  # a fold for a row or two would hide more than it saves
+        return [whole]
+    hidden = plain[MOST_ROWS:]
+    first = replace(whole, rows=(*plain[:MOST_ROWS], *(row for row in whole.rows if row.role == "baseline")))
+    rest = replace(whole, caption=f"{whole.caption}, continued", rows=tuple(hidden))
+    return [first, Fold(f"The other {len(hidden)} {what}", (rest,))]
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> Facts | None:
+    """The facts that are known: a dash is left out."""
+    kept = tuple((name, value) for name, value in pairs if value not in ("", "–"))
+    return Facts(kept) if kept else None
+
+
+def _unfolded(blocks: Iterable[Block]) -> Iterable[Block]:
+    for block in blocks:
+        if isinstance(block, Fold):
+            yield from _unfolded(block.blocks)
+        elif isinstance(block, Choice):
+            yield from (figure for _, figure in block.figures)
+        else:
+            yield block

@@ -1,0 +1,81 @@
+"""A report written: one HTML file and one Markdown file, with its pictures in the folder report/."""
+
+import base64
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.errors import WorkError
+from heedful.report.page import markdown
+from heedful.report.page.pieces import Report
+from heedful.storage.whole import write_bytes, write_text
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+HERE = Path(__file__).parent
+PICTURES = "report"
+
+
+def write(report: Report, directory: Path, pictures: bool = True) -> None:
+    """Writes report.html and report.md, and replaces the pictures of an earlier report; without pictures, which take
+    nearly all of the time, the charts are on the page alone."""
+    from heedful.report.page import charts
+
+    folder = directory / PICTURES
+    drawn = {
+        stem: charts.png(chart)
+        for figure in (report.figures() if pictures else ())
+        for stem, _, chart in figure.stills or ((figure.name, figure.caption, figure.chart),)
+    }
+    try:
+        if drawn:
+            folder.mkdir(exist_ok=True)
+        for old in folder.glob("*.png"):
+            if old.stem not in drawn:
+                old.unlink()
+        for stem, content in drawn.items():
+            write_bytes(folder / f"{stem}.png", content)
+        write_text(directory / "report.md", markdown.render(report, PICTURES if pictures else None))
+        write_text(directory / "report.html", page(report))
+    except OSError as error:
+        raise WorkError(f"the report cannot be written to {directory} ({error.strerror or error}).") from None
+
+
+def page(report: Report) -> str:
+    """The whole page. Its policy lets it ask the network for nothing and run these two scripts alone."""
+    from markupsafe import Markup
+
+    from heedful.report.page import charts
+
+    specs = {figure.name: charts.for_page(figure.chart) for figure in report.figures()}
+    scripts = [charts.bundle(), (HERE / "page.js").read_text(encoding="utf-8")] if specs else []
+    scripts = [script.replace("</script", r"<\/script").replace("<!--", r"<\!--") for script in scripts]
+    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
+    return _template().render(
+        report=report,
+        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),  # noqa: S704 (our own file)
+        scripts=[Markup(s) for s in scripts],  # noqa: S704 (the library's script and our own file)
+        digests=digests,
+        specs=Markup(json_in_html(specs)),  # noqa: S704 (escaped for a script element)
+    )
+
+
+@functools.cache
+def _template() -> "Template":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.j2")
+
+
+def json_in_html(content: Any) -> str:
+    """JSON that no HTML parser can leave early: every < > & is written as its escape, which JSON reads back."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

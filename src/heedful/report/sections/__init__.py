@@ -1,0 +1,1 @@
+"""The sections of reports: small functions that read a run or a study and say one thing, or return None."""

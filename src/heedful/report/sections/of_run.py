@@ -1,0 +1,335 @@
+"""The sections of a run's report: each reads the run's files and says one thing, or is None."""
+
+import math
+from typing import Any
+
+from heedful.report.facts.run import (
+    best_baseline,
+    dev_points,
+    judged_set,
+    metrics_of,
+    place_of_mark,
+    primary_of,
+    scored,
+)
+from heedful.report.page import charts
+from heedful.report.page.pieces import (
+    Block,
+    Cards,
+    Column,
+    Facts,
+    Figure,
+    Fold,
+    Prose,
+    Report,
+    Row,
+    Section,
+    Table,
+    facts,
+)
+from heedful.report.page.pieces import section as make_section
+from heedful.report.page.words import (
+    NOTHING,
+    baseline_title,
+    capital,
+    count,
+    duration,
+    figure,
+    operations,
+    plain,
+    several,
+    share,
+    size,
+)
+from heedful.report.sections.shared import (
+    MOST_TABLE_CLASSES,
+    about_data,
+    confusion_of,
+    confusion_rows,
+    confusion_table,
+    error_table,
+    flat,
+    labels_of,
+    reliability_figure,
+    reliability_rows,
+    repeat_blocks,
+)
+from heedful.storage.reading import mapping, number, records
+from heedful.storage.runs import Run
+
+MOST_ERRORS = 40
+
+
+def run_report(run: Run) -> Report:
+    """All sections in order."""
+    data, model = mapping(run.manifest, "data"), mapping(run.manifest, "model")
+    name = plain(data.get("name")) if data.get("name") else run.directory.resolve().name
+    parts = [plain(model.get("source")), method(run), f"seed {run.seed}" if run.seed != NOTHING else NOTHING]
+    made = [
+        scores(run),
+        curves(run),
+        classes(run),
+        calibration(run),
+        errors(run),
+        about_data(data),
+        cost(run),
+        repeat(run),
+    ]
+    return Report(
+        title=f"A run on {name}",
+        subtitle=" · ".join(p for p in parts if p != NOTHING),
+        opening=opening(run),
+        sections=tuple(s for s in made if s is not None),
+        footer=f"Written by heedful {plain(run.manifest.get('heedful'))} from the files of the run alone.",
+    )
+
+
+def method(run: Run) -> str:
+    return plain(mapping(mapping(run.manifest, "recipe"), "tuning").get("method"))
+
+
+def opening(run: Run) -> tuple[Block, ...]:
+    state = run.manifest.get("state", "done")
+    blocks: list[Block] = []
+    if state != "done":
+        reason = run.manifest.get("reason")
+        why = f": {reason}" if isinstance(reason, str) and reason else ""
+        blocks.append(Prose(f"This run did not finish; its state is “{state}”{why}.", "warning"))
+    stopped = number(run.manifest, "pruned")
+    if stopped is not None:
+        where = place_of_mark(run, stopped)
+        blocks.append(Prose(f"Stopped {where}: behind the median of earlier settings of its search.", "note"))
+    split = judged_set(run)
+    if split is None:
+        blocks.append(Prose("There are no scores to report: no set has been evaluated.", "lead"))
+    else:
+        blocks += [Prose(verdict(run, split), "lead"), _cards(run, split)]
+    return tuple(blocks)
+
+
+def verdict(run: Run, split: str) -> str:
+    """What one seed says, and what it cannot."""
+    metric = primary_of(run)
+    scores = run.scores()[split]
+    value = number(scores, metric.name)
+    assert value is not None
+    words = [f"On {split} this model reaches {_with_article(metric.title)} of {figure(value, 3)}."]
+    baseline = best_baseline(run, split, metric)
+    if baseline is not None:
+        name, other = baseline
+        words.append(
+            f"The best baseline, {baseline_title(name)}, reaches {figure(other, 3)}"
+            + (
+                ", which the model beats in this run."
+                if metric.better(value, other)
+                else ": the model does not beat it."
+            )
+        )
+    half = sampling_error(scores) if metric.name == "accuracy" else None
+    if half is not None:
+        words.append(
+            f"With {several(int(scores['n']), 'example')} chance alone moves this by about ±{figure(half, 3)}."
+        )
+    words.append("It is one seed: how much another would differ is not known.")
+    if split == "dev":
+        words.append("The same dev examples chose the checkpoint, so the score is somewhat flattering.")
+    return " ".join(words)
+
+
+def sampling_error(scores: dict[str, Any]) -> float | None:
+    """Half the width of Wilson's 95 % interval of the accuracy: what another test set of this size might change."""
+    n, p = number(scores, "n"), number(scores, "accuracy")
+    if not n or n < 0 or p is None or not 0 <= p <= 1:
+        return None
+    z = 1.96
+    return z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+
+
+def _with_article(title: str) -> str:
+    return f"{'an' if title[:1].lower() in 'aeiou' or title.startswith('F1') else 'a'} {title}"
+
+
+def _cards(run: Run, split: str) -> Cards:
+    metric = primary_of(run)
+    spent, parameters = mapping(run.manifest, "cost"), mapping(mapping(run.manifest, "model"), "parameters")
+    value = number(run.scores()[split], metric.name)
+    items = [(f"{metric.title} on {split}", figure(value), "one seed, no deviation")]
+    baseline = best_baseline(run, split, metric)
+    if baseline is not None:
+        items.append(("best baseline", figure(baseline[1]), baseline_title(baseline[0])))
+    if number(spent, "training_seconds") is not None:
+        items.append(("training", duration(number(spent, "training_seconds")), plain(run.manifest.get("device"))))
+    if number(parameters, "trainable") is not None:
+        of = f"of {count(number(parameters, 'total'))}" if number(parameters, "total") is not None else ""
+        items.append(("parameters trained", count(number(parameters, "trainable")), of))
+    return Cards(tuple(items))
+
+
+def scores(run: Run) -> Section | None:
+    """A table for each evaluation set: this model, and what it has to beat."""
+    blocks: list[Block] = []
+    titles = {name: metric.title for name, metric in metrics_of(run).items()}
+    for split, ours in run.scores().items():
+        metrics = scored(run, ours)
+        columns = [Column(""), *(Column(m.title, numeric=True) for m in metrics), Column("time", numeric=True)]
+        spent = number(mapping(run.manifest, "cost"), "training_seconds")
+        rows = [Row(("this model", *(figure(number(ours, m.name)) for m in metrics), duration(spent)), "best")]
+        for name, b in run.baselines().items():
+            theirs = mapping(b, split)
+            if theirs:
+                cells = (baseline_title(name), *(figure(number(theirs, m.name)) for m in metrics))
+                rows.append(Row((*cells, duration(number(b, "seconds"))), "baseline"))
+        blocks.append(Table(f"{split}: {several(int(number(ours, 'n') or 0), 'example')}", tuple(columns), tuple(rows)))
+        why = "; ".join(f"{titles.get(m, m)}: {reason}" for m, reason in mapping(ours, "undefined").items())
+        if why:
+            blocks.append(Prose(f"Undefined here: {why}.", "note"))
+    chosen = mapping(run.metrics, "best")
+    if chosen:
+        at = [f"{k} {plain(chosen[k])}" for k in ("step", "epoch") if k in chosen]
+        value = figure(number(chosen, "score"))
+        blocks.append(Prose(f"Kept is the checkpoint of {', '.join(at)}, which scored {value} on dev.", "note"))
+    return make_section("scores", "Scores", blocks)
+
+
+def curves(run: Run) -> Section | None:
+    losses = _losses(run)
+    metric = primary_of(run)
+    points = dev_points(run, metric)
+    blocks: list[Block] = []
+    if losses:
+        terms = " Its terms are drawn apart." if len(losses) > 1 else ""
+        blocks.append(Figure("loss", f"Training loss, step by step.{terms}", charts.loss_curve(losses)))
+    if points:
+        best = number(mapping(run.metrics, "best"), "step")
+        baseline = best_baseline(run, "dev", metric)
+        named = (baseline_title(baseline[0]), baseline[1]) if baseline else None
+        kept = " The dotted line marks the checkpoint that was kept." if best is not None else ""
+        caption = capital(f"{metric.title} on dev during training.{kept}")
+        blocks.append(Figure("dev", caption, charts.score_curve(points, metric.title, best, named)))
+    return make_section("learning", "Learning", blocks)
+
+
+def _losses(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """Step and loss of each line that has one: of the whole, and of each of its terms if there are several."""
+    curves: dict[str, list[dict[str, Any]]] = {}
+    for line in run.log:
+        step, whole, terms = number(line, "step"), number(line, "loss"), mapping(line, "terms")
+        named = {"loss": whole, **{f"{term}, a term": number(terms, term) for term in terms if len(terms) > 1}}
+        for name, value in named.items():
+            if step is not None and value is not None:
+                curves.setdefault(name, []).append({"step": step, "loss": value})
+    return curves
+
+
+def classes(run: Run) -> Section | None:
+    split = judged_set(run)
+    ours = run.scores().get(split or "", {})
+    labels = labels_of(mapping(run.manifest, "data"), ours)
+    per_class = mapping(ours, "per_class")
+    blocks: list[Block | None] = []
+    if per_class:
+        rows = [{"label": label, **mapping(per_class, label)} for label in labels]
+        blocks.append(Figure("classes", f"F1 of each class on {split}.", charts.class_bars(rows, labels)))
+        columns = (Column("class"), *(Column(t, numeric=True) for t in ("precision", "recall", "F1", "examples")))
+        lines = tuple(
+            Row(
+                (
+                    label,
+                    *(figure(number(mapping(per_class, label), m)) for m in ("precision", "recall", "f1")),
+                    count(number(mapping(per_class, label), "support")),
+                )
+            )
+            for label in labels
+        )
+        each = Table(f"Each class on {split}", columns, lines)
+        blocks.append(each if len(lines) <= MOST_TABLE_CLASSES else Fold("Each class in figures", (each,)))
+    matrix = confusion_of(ours, labels)
+    if matrix is not None:
+        caption = f"Confusions on {split}: rows are the gold classes, the shade is the share of the row."
+        blocks.append(Figure("confusion", caption, charts.confusion(confusion_rows(labels, matrix), labels)))
+        blocks.append(confusion_table("Confusions as a table", labels, matrix))
+    return make_section("classes", "Classes and confusions", blocks)
+
+
+def calibration(run: Run) -> Section | None:
+    split = judged_set(run)
+    ours = run.scores().get(split or "", {})
+    caption = (
+        f"Confidence against the share that is right, on {split}. On the dashed line confidence means what it says; "
+        "below it the model is too sure of itself. Larger dots hold more examples."
+    )
+    chart = reliability_figure(reliability_rows(ours.get("bins")), caption)
+    blocks: list[Block | None] = [chart]
+    if number(ours, "ece") is not None:
+        words = f"The expected calibration error on {split} is {figure(number(ours, 'ece'))}."
+        temperature = number(run.metrics, "temperature")
+        if temperature is not None:
+            words += f" A temperature of {figure(temperature, 3)} was fitted on dev."
+        blocks.insert(0, Prose(words))
+    blocks.append(before_after(run))
+    return make_section("calibration", "Calibration", blocks)
+
+
+def before_after(run: Run) -> Table | None:
+    """What the temperature changed, where metrics.json says so under "calibration"."""
+    rows = []
+    for split, entry in mapping(run.metrics, "calibration").items():
+        for when in ("before", "after"):
+            scores = mapping(entry, when) if isinstance(entry, dict) else {}
+            if scores:
+                rows.append(
+                    Row((f"{split}, {when}", figure(number(scores, "ece")), figure(number(scores, "log_loss"))))
+                )
+    columns = (Column(""), Column("calibration error", numeric=True), Column("log-loss", numeric=True))
+    return Table("Before and after the temperature", columns, tuple(rows)) if rows else None
+
+
+def errors(run: Run) -> Section | None:
+    listed = records(run.metrics, "errors")
+    split = judged_set(run)
+    kept = [e for e in listed if e.get("split") == split] or listed
+    shown = [{**e, "probability": figure(number(e, "probability"), 3)} for e in kept[:MOST_ERRORS]]
+    sure = [("probability", "probability")] if any(number(e, "probability") is not None for e in kept) else []
+    where = plain(kept[0].get("split")) if kept else ""
+    more = f", the first {len(shown)} of {len(kept)} listed" if len(kept) > len(shown) else ""
+    return make_section("errors", "Errors", [error_table(f"Errors on {where}{more}", shown, sure)])
+
+
+def cost(run: Run) -> Section | None:
+    spent, model = mapping(run.manifest, "cost"), mapping(run.manifest, "model")
+    parameters = mapping(model, "parameters")
+    about = facts(
+        [
+            ("model", plain(model.get("source"))),
+            ("family", plain(model.get("family"))),
+            ("parameters", count(number(parameters, "total"))),
+            ("trained", count(number(parameters, "trainable"))),
+            ("licence", plain(model.get("licence"))),
+            ("pretrained on", plain(model.get("trained_on"))),
+        ]
+    )
+    bill = facts(
+        [
+            ("training time", duration(number(spent, "training_seconds"))),
+            ("time in all", duration(number(spent, "total_seconds"))),
+            ("peak memory", size(number(spent, "peak_memory_bytes"))),
+            ("GPU memory", size(number(spent, "gpu_memory_bytes"))),
+            ("arithmetic", operations(number(spent, "flops"))),
+            ("tokens seen", count(number(spent, "tokens"))),
+            ("padding", share(number(spent, "padding_share"))),
+            ("texts cut short", share(number(spent, "truncated_share"))),
+        ]
+    )
+    cut = number(spent, "truncated_share")
+    warning = None
+    if cut is not None and cut > 0.05:
+        warning = Prose(f"{share(cut)} of the texts were longer than the model was allowed to read.", "warning")
+    return make_section("cost", "Model and cost", [about, bill, warning])
+
+
+def repeat(run: Run) -> Section | None:
+    recipe = Facts(tuple(flat(mapping(run.manifest, "recipe"))))
+    blocks = repeat_blocks(run.manifest.get("command"), run.manifest, mapping(run.manifest, "data"), run.seed)
+    if recipe.pairs:
+        blocks.append(Fold("The recipe, every key", (recipe,)))
+    return make_section("repeat", "To repeat this", blocks)

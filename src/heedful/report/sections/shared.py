@@ -1,0 +1,147 @@
+"""The sections that a run and a study share: data, curves and confusions in the forms in which both have them."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from heedful.report.page import charts
+from heedful.report.page.pieces import (
+    Block,
+    Code,
+    Column,
+    Facts,
+    Figure,
+    Fold,
+    Prose,
+    Row,
+    Section,
+    Table,
+    facts,
+    section,
+)
+from heedful.report.page.words import count, listed, plain, several, shortened
+from heedful.storage.reading import mapping, names, number
+
+MOST_TABLE_CLASSES = 12
+"""Classes up to which a confusion matrix is also written as a table, and a table of classes stands open."""
+
+
+def about_data(data: dict[str, Any]) -> Section | None:
+    sizes = mapping(data, "sizes")
+    labels = names(data, "labels")
+    known = facts(
+        [
+            ("name", plain(data.get("name"))),
+            ("kind", plain(data.get("kind"))),
+            ("examples", ", ".join(f"{split} {count(number(sizes, split))}" for split in sizes)),
+            (several(len(labels), "class", "classes"), ", ".join(labels) if labels else ""),
+            ("licence", plain(data.get("licence"))),
+            ("contamination", plain(data.get("contamination"))),
+        ]
+    )
+    notes = [Prose(note, "note") for note in names(data, "notes")]
+    return section("data", "Data", [known, hidden_note(data), *notes])
+
+
+def hidden_note(data: dict[str, Any]) -> Prose | None:
+    hidden = names(data, "hidden")
+    if not hidden:
+        return None
+    return Prose(f"The labels of {listed(hidden)} are not public, so there is no score on it here.", "note")
+
+
+def confusion_rows(labels: Sequence[str], matrix: Sequence[Sequence[int]], **extra: Any) -> list[dict[str, Any]]:
+    """The cells for the chart. With many classes the empty ones are left out, which keeps the page small."""
+    cells = []
+    for gold, counts in zip(labels, matrix, strict=True):
+        total = sum(counts)
+        for predicted, n in zip(labels, counts, strict=True):
+            if n or len(labels) <= charts.MOST_COUNTS or gold == predicted:
+                cell = {"gold": gold, "predicted": predicted, "n": n, "share": round(n / total, 4) if total else 0}
+                cells.append({**cell, **extra})
+    return cells
+
+
+def confusion_table(caption: str, labels: Sequence[str], matrix: Sequence[Sequence[int]]) -> Fold | None:
+    if len(labels) > MOST_TABLE_CLASSES:
+        return None
+    columns = (Column("gold, down; predicted, across"), *(Column(label, numeric=True) for label in labels))
+    rows = tuple(Row((label, *(count(n) for n in counts))) for label, counts in zip(labels, matrix, strict=True))
+    return Fold(caption, (Table("", columns, rows),))
+
+
+def confusion_of(scores: dict[str, Any], labels: Sequence[str]) -> list[list[int]] | None:
+    """The matrix, if it is there and as large as the labels say."""
+    matrix = scores.get("confusion")
+    if not labels or not isinstance(matrix, list) or len(matrix) != len(labels):
+        return None
+    if any(not isinstance(row, list) or len(row) != len(labels) for row in matrix):
+        return None
+    return matrix if all(isinstance(n, int) for row in matrix for n in row) else None
+
+
+def labels_of(data: dict[str, Any], scores: dict[str, Any]) -> list[str]:
+    """The names of the classes, from the scores or the description of the data; none where numbers are predicted."""
+    per_class = mapping(scores, "per_class")
+    return list(per_class) or (names(data, "labels") if "confusion" in scores else [])
+
+
+def reliability_rows(bins: Any, **extra: Any) -> list[dict[str, Any]]:
+    kept = [b for b in bins if isinstance(b, dict) and b.get("n")] if isinstance(bins, list) else []
+    return [{**{k: b.get(k) for k in ("low", "high", "confidence", "accuracy", "n")}, **extra} for b in kept]
+
+
+def reliability_figure(rows: list[dict[str, Any]], caption: str) -> Figure | None:
+    return Figure("reliability", caption, charts.reliability(rows)) if rows else None
+
+
+def error_table(caption: str, errors: list[dict[str, Any]], extra: Sequence[tuple[str, str]] = ()) -> Table | None:
+    """Errors as rows; `extra` are more columns, as title and key."""
+    if not errors:
+        return None
+    paired = any(e.get("pair") for e in errors)
+    columns = [Column("row", numeric=True), Column("text", long=True)]
+    columns += [Column("second text", long=True)] * paired + [Column("gold"), Column("predicted")]
+    columns += [Column(title, numeric=True) for title, _ in extra]
+    rows = []
+    for e in errors:
+        cells = [plain(e.get("row")), shortened(plain(e.get("text")))]
+        cells += [shortened(plain(e.get("pair")))] * paired
+        cells += [plain(e.get("gold")), plain(e.get("predicted")), *(plain(e.get(key)) for _, key in extra)]
+        rows.append(Row(tuple(cells)))
+    return Table(caption, tuple(columns), tuple(rows))
+
+
+def flat(nested: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested tables as dotted keys, the spelling of `--set`."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            pairs += flat(value, f"{prefix}{key}.")
+        else:
+            pairs.append((f"{prefix}{key}", plain(value)))
+    return pairs
+
+
+def command_line(command: Any) -> str:
+    return shlex.join(str(c) for c in command) if isinstance(command, list) else str(command or "")
+
+
+def repeat_blocks(command: Any, manifest: dict[str, Any], data: dict[str, Any], seeds: str) -> list[Block | None]:
+    """The command, and all that has to be the same for the same figures to come out."""
+    line = command_line(command)
+    where = facts(
+        [
+            ("seed" if "," not in seeds else "seeds", seeds),
+            ("device", plain(manifest.get("device"))),
+            ("threads", plain(manifest.get("threads"))),
+            ("heedful", plain(manifest.get("heedful"))),
+            *((str(k), plain(v)) for k, v in mapping(manifest, "versions").items() if k != "heedful"),
+        ]
+    )
+    prints = Facts(tuple((str(k), plain(v)) for k, v in mapping(data, "fingerprints").items()))
+    return [
+        Code(line) if line else None,
+        where,
+        Fold("Fingerprints of the data", (prints,)) if prints.pairs else None,
+    ]

@@ -1,0 +1,87 @@
+"""JSON read back with clear refusals, and looked into without trusting it: what is missing or of another type is
+empty or None."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import RequestError
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A file that holds one JSON object; anything else is refused in a sentence that names it."""
+    content = _parse(_read_text(path), str(path))
+    if not isinstance(content, dict):
+        raise RequestError(f"{path} must hold a JSON object, not {type(content).__name__}; restore it or run again.")
+    return content
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Every whole line of a .jsonl file; the last may be torn, since a run can be killed while it writes. Empty if
+    there is no such file."""
+    if not path.exists():
+        return []
+    objects = []
+    lines = _read_text(path).split("\n")
+    for i, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            content = _parse(line, f"{path}, line {i}")
+        except RequestError:
+            if i == len(lines):
+                break
+            raise
+        if isinstance(content, dict):
+            objects.append(content)
+    return objects
+
+
+def mapping(facts: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The object of that name; empty if it is missing or something else."""
+    value = facts.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def records(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The objects in the list of that name."""
+    value = facts.get(key)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def names(facts: Mapping[str, Any], key: str) -> list[str]:
+    value = facts.get(key)
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def number(facts: Mapping[str, Any], key: str) -> float | None:
+    value = facts.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RequestError(
+            f"{path} cannot be read ({error.strerror or error}); check the path and its rights."
+        ) from None
+    except UnicodeDecodeError:
+        raise RequestError(f"{path} is damaged (not UTF-8 text); restore it or run again.") from None
+
+
+def _parse(text: str, place: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise RequestError(f"{place} is damaged ({error.msg}, {where}); restore it or run again.") from None
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"{place} is damaged ({error}); restore it or run again.") from None

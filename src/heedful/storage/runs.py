@@ -1,0 +1,125 @@
+"""The files of a run and of a study, read back: the one reader for tables, statistics, reports, mirrors and Python.
+Whatever is optional may be missing; whatever is damaged is named."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import RequestError
+from heedful.storage.reading import mapping, read_lines, read_object, records
+
+FORMAT = 2
+"""Of the files of runs and studies."""
+
+
+@dataclass(frozen=True)
+class Run:
+    directory: Path
+    manifest: dict[str, Any]
+    metrics: dict[str, Any] = field(default_factory=dict)
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def done(self) -> bool:
+        return self.manifest.get("state", "done") == "done" and bool(self.metrics)
+
+    @property
+    def seed(self) -> str:
+        seed = self.manifest.get("seed")
+        return "–" if seed is None else str(seed)
+
+    def scores(self) -> dict[str, dict[str, Any]]:
+        """The evaluation sets that have scores, by name."""
+        return {name: s for name, s in mapping(self.metrics, "splits").items() if isinstance(s, dict)}
+
+    def baselines(self) -> dict[str, dict[str, Any]]:
+        return {name: b for name, b in mapping(self.metrics, "baselines").items() if isinstance(b, dict)}
+
+    def fingerprint(self, name: str) -> str | None:
+        """Of the rows of an evaluation set, in their order; None if nobody noted it down."""
+        value = mapping(mapping(self.manifest, "data"), "fingerprints").get(name)
+        return None if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Study:
+    directory: Path
+    facts: dict[str, Any]
+    runs: list[tuple[dict[str, Any], Run | None]]
+    """Each entry of study.json, with the run's files where there are any."""
+    statistics: dict[str, Any] = field(default_factory=dict)
+
+
+def judging_order(names: Iterable[str]) -> list[str]:
+    """Evaluation sets by how well they judge: test, then others, dev last, since it chose the checkpoint."""
+    return sorted(names, key=lambda name: (name != "test", name == "dev"))
+
+
+def kind_of(directory: Path) -> str:
+    """ "run" or "study"; refuses everything else in one sentence."""
+    if not directory.is_dir():
+        raise RequestError(f"{directory} is not a directory; give the directory of a run or a study.")
+    if (directory / "study.json").exists():
+        return "study"
+    if (directory / "manifest.json").exists():
+        return "run"
+    raise RequestError(f"{directory} is neither a run nor a study: it has no manifest.json and no study.json.")
+
+
+def study_of(run: Path) -> Path | None:
+    """The study in whose directory this run lies; None for a run that stands alone."""
+    folder = run.absolute().parent
+    return folder.parent if folder.name == "runs" and (folder.parent / "study.json").is_file() else None
+
+
+def read_run(directory: Path) -> Run:
+    manifest = read_object(directory / "manifest.json")
+    _check_format(manifest, directory / "manifest.json")
+    metrics = read_object(directory / "metrics.json") if (directory / "metrics.json").exists() else {}
+    return Run(directory, manifest, metrics, read_lines(directory / "log.jsonl"))
+
+
+def finished_run(directory: Path) -> Run | None:
+    """The run, if it is done; None if it is not there, under way or damaged: whoever runs it says what is wrong."""
+    try:
+        run = read_run(directory)
+    except RequestError:
+        return None
+    return run if run.manifest.get("state") == "done" and run.metrics else None
+
+
+def read_study(directory: Path) -> Study:
+    path = directory / "study.json"
+    facts = read_object(path)
+    _check_format(facts, path)
+    runs: list[tuple[dict[str, Any], Run | None]] = []
+    for entry in records(facts, "runs"):
+        name = str(entry.get("name", ""))
+        if Path(name).name != name or name in ("", ".", ".."):
+            raise RequestError(f"{path} names the run {name!r}, which cannot be a folder in runs/; correct the name.")
+        folder = directory / "runs" / name
+        runs.append((entry, read_run(folder) if (folder / "manifest.json").exists() else None))
+    path = directory / "statistics.json"
+    return Study(directory, facts, runs, read_object(path) if path.exists() else {})
+
+
+def begun(study: Study) -> list[tuple[dict[str, Any], Run]]:
+    """The runs that have files: those that study.json names, then those under way, which it will name at their end."""
+    runs = [(entry, run) for entry, run in study.runs if run is not None]
+    known = {str(entry.get("name")) for entry, _ in study.runs}
+    for path in sorted((study.directory / "runs").glob("*/manifest.json")):
+        name = path.parent.name
+        if name not in known:
+            run = read_run(path.parent)
+            runs.append(({"name": name, "setting": name.rpartition("-seed")[0], "state": "running"}, run))
+    return runs
+
+
+def _check_format(facts: dict[str, Any], path: Path) -> None:
+    version = facts.get("format", FORMAT)
+    if version != FORMAT:
+        remedy = (
+            "update heedful" if isinstance(version, int) and version > FORMAT else "run it again with another --out"
+        )
+        raise RequestError(f"{path} has format {version!r}, this heedful reads format {FORMAT}; {remedy}.")
