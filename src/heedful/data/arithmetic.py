@@ -84,7 +84,7 @@ def _three(first: str, second: str) -> Draw:
     return lambda random_: (random_.randrange(100), first, random_.randrange(100), second, random_.randrange(100))
 
 
-def _itself(random_: random.Random) -> Expression:
+def _minus_itself(random_: random.Random) -> Expression:
     a = random_.randrange(100)
     return (a, "minus", a)
 
@@ -94,7 +94,7 @@ def _times_zero(random_: random.Random) -> Expression:
     return (a, "times", 0) if random_.random() < 0.5 else (0, "times", a)
 
 
-def _cancels(random_: random.Random) -> Expression:
+def _cancelling(random_: random.Random) -> Expression:
     """Three numbers that come to zero: two that are drawn, and their sum where it must stand."""
     a, b = random_.randrange(100), random_.randrange(100)
     while a + b > 99:
@@ -109,10 +109,15 @@ def _cancels(random_: random.Random) -> Expression:
 
 _FORMS: dict[str, tuple[list[Draw], list[float]]] = {
     "negative": (
-        [_two("minus"), _three("plus", "minus"), _three("minus", "plus"), _three("minus", "minus")],
+        [
+            _two("minus"),
+            _three("plus", "minus"),
+            _three("minus", "plus"),
+            _three("minus", "minus"),
+        ],
         [0.3, 0.2, 0.2, 0.3],
     ),
-    "zero": ([_itself, _times_zero, _cancels], [0.1, 0.1, 0.8]),
+    "zero": ([_minus_itself, _times_zero, _cancelling], [0.1, 0.1, 0.8]),
     "positive": (
         [
             _two("plus"),
@@ -129,7 +134,7 @@ _FORMS: dict[str, tuple[list[Draw], list[float]]] = {
 
 
 def _sign(expression: Expression) -> str:
-    """From left to right, which is right since times never stands beside another operation."""
+    """From left to right, which is right since times is never combined with another operation."""
     total = int(expression[0])
     for operation, operand in zip(expression[1::2], expression[2::2], strict=True):
         n = int(operand)

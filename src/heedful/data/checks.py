@@ -24,10 +24,10 @@ def check_splits(splits: Mapping[str, Examples]) -> list[Finding]:
     """All checks on the splits that there are."""
     findings: list[Finding] = []
     for name, examples in splits.items():
-        findings += _empty(name, examples)
-        findings += _duplicates(name, examples)
-    findings += _leakage(splits)
-    findings += _labels(splits)
+        findings += _find_empty_texts(name, examples)
+        findings += _find_duplicates(name, examples)
+    findings += _find_leakage(splits)
+    findings += _find_label_problems(splits)
     return findings
 
 
@@ -38,8 +38,8 @@ def word_lengths(examples: Examples) -> dict[str, float]:
     lengths = [len(text.split()) + len(pair.split()) for text, pair in examples.identities()]
     points = np.percentile(lengths, [0, 25, 50, 75, 95, 100])
     names = ("least", "25%", "median", "75%", "95%", "most")
-    found = {name: round(float(point), 1) for name, point in zip(names, points, strict=True)}
-    return {**found, "mean": round(float(np.mean(lengths)), 1)}
+    quantiles = {name: round(float(point), 1) for name, point in zip(names, points, strict=True)}
+    return {**quantiles, "mean": round(float(np.mean(lengths)), 1)}
 
 
 def label_balance(examples: Examples, labels: Sequence[str]) -> dict[str, int]:
@@ -52,22 +52,22 @@ def score_range(examples: Examples) -> dict[str, float]:
     if not examples.scores:
         return {}
     points = np.percentile(examples.scores, [0, 25, 50, 75, 100])
-    found = {n: float(p) for n, p in zip(("least", "25%", "median", "75%", "most"), points, strict=True)}
-    return {**found, "mean": float(np.mean(examples.scores)), "deviation": float(np.std(examples.scores))}
+    quantiles = {n: float(p) for n, p in zip(("least", "25%", "median", "75%", "most"), points, strict=True)}
+    return {**quantiles, "mean": float(np.mean(examples.scores)), "deviation": float(np.std(examples.scores))}
 
 
 def listed(rows: Iterable[int], most: int = 5) -> str:
     """Row numbers for a sentence: the first few, and how many more."""
-    every = list(rows)
-    shown = ", ".join(map(str, every[:most]))
-    return shown + (f" and {len(every) - most:,} more" if len(every) > most else "")
+    numbers = list(rows)
+    shown = ", ".join(map(str, numbers[:most]))
+    return shown + (f" and {len(numbers) - most:,} more" if len(numbers) > most else "")
 
 
 def count_of(count: int, thing: str, things: str | None = None) -> str:
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
-def _empty(name: str, examples: Examples) -> list[Finding]:
+def _find_empty_texts(name: str, examples: Examples) -> list[Finding]:
     rows = [
         row
         for row, text, pair in zip(examples.rows, examples.texts, examples.pairs or [" x"] * len(examples), strict=True)
@@ -75,40 +75,40 @@ def _empty(name: str, examples: Examples) -> list[Finding]:
     ]
     if not rows:
         return []
-    sentence = f"{name}: {count_of(len(rows), 'text is', 'texts are')} empty ({_rows(rows)})."
+    sentence = f"{name}: {count_of(len(rows), 'text is', 'texts are')} empty ({_row_list(rows)})."
     return [Finding("empty", name, len(rows), rows, sentence)]
 
 
-def _rows(rows: list[int]) -> str:
+def _row_list(rows: list[int]) -> str:
     return f"{'row' if len(rows) == 1 else 'rows'} {listed(rows)}"
 
 
-def _duplicates(name: str, examples: Examples) -> list[Finding]:
+def _find_duplicates(name: str, examples: Examples) -> list[Finding]:
     """Later copies of an earlier row, and texts that recur with another answer."""
     answers: Sequence[str | float | None] = examples.labels or examples.scores or [None] * len(examples)
     places: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, key in enumerate(examples.identities()):
         places[key].append(i)
-    again = sorted(i for found in places.values() for i in found[1:])
-    differ = [found for found in places.values() if len({answers[i] for i in found}) > 1]
+    copies = sorted(i for same_text in places.values() for i in same_text[1:])
+    conflicts = [same_text for same_text in places.values() if len({answers[i] for i in same_text}) > 1]
     findings = []
-    if again:
-        rows = [examples.rows[i] for i in again]
-        sentence = f"{name}: {count_of(len(rows), 'row repeats', 'rows repeat')} an earlier text ({_rows(rows)})."
+    if copies:
+        rows = [examples.rows[i] for i in copies]
+        sentence = f"{name}: {count_of(len(rows), 'row repeats', 'rows repeat')} an earlier text ({_row_list(rows)})."
         findings.append(Finding("duplicates", name, len(rows), rows, sentence))
-    if differ:
-        rows = sorted(examples.rows[i] for found in differ for i in found)
+    if conflicts:
+        rows = sorted(examples.rows[i] for same_text in conflicts for i in same_text)
         what = "labels" if examples.labels is not None else "scores"
         sentence = (
-            f"{name}: {count_of(len(differ), 'text has', 'texts have')} different {what} in different rows "
-            f"({_rows(rows)})."
+            f"{name}: {count_of(len(conflicts), 'text has', 'texts have')} different {what} in different rows "
+            f"({_row_list(rows)})."
         )
-        findings.append(Finding("conflict", name, len(differ), rows, sentence))
+        findings.append(Finding("conflict", name, len(conflicts), rows, sentence))
     return findings
 
 
-def _leakage(splits: Mapping[str, Examples]) -> list[Finding]:
-    """Rows of a later split whose text an earlier split has: what is learned there is asked again here."""
+def _find_leakage(splits: Mapping[str, Examples]) -> list[Finding]:
+    """Rows of a later split whose text also occurs in an earlier split, so that it was seen before it is tested."""
     findings = []
     names = list(splits)
     for i, earlier in enumerate(names):
@@ -119,28 +119,28 @@ def _leakage(splits: Mapping[str, Examples]) -> list[Finding]:
             if rows:
                 sentence = (
                     f"{later}: {count_of(len(rows), 'text')} of {len(examples):,} also "
-                    f"{'stands' if len(rows) == 1 else 'stand'} in {earlier} ({_rows(rows)})."
+                    f"{'stands' if len(rows) == 1 else 'stand'} in {earlier} ({_row_list(rows)})."
                 )
                 findings.append(Finding("leakage", later, len(rows), rows, sentence))
     return findings
 
 
-def _labels(splits: Mapping[str, Examples]) -> list[Finding]:
+def _find_label_problems(splits: Mapping[str, Examples]) -> list[Finding]:
     counts = {name: Counter(examples.labels) for name, examples in splits.items() if examples.labels is not None}
     findings = []
-    every = sorted(set().union(*counts.values())) if counts else []
+    every_label = sorted(set().union(*counts.values())) if counts else []
     if len(counts) > 1:
-        for label in every:
-            homes = [name for name in counts if counts[name][label]]
-            if len(homes) == 1:
-                only = homes[0]
-                n = counts[only][label]
-                sentence = f"The label {label!r} occurs in {only} alone ({count_of(n, 'row')})."
-                findings.append(Finding("labels", only, n, [], sentence))
-    for name, found in counts.items():
-        label, most = found.most_common(1)[0] if found else ("", 0)
-        total = sum(found.values())
-        if len(found) == 1:
+        for label in every_label:
+            splits_with_it = [name for name in counts if counts[name][label]]
+            if len(splits_with_it) == 1:
+                split = splits_with_it[0]
+                n = counts[split][label]
+                sentence = f"The label {label!r} occurs in {split} alone ({count_of(n, 'row')})."
+                findings.append(Finding("labels", split, n, [], sentence))
+    for name, label_counts in counts.items():
+        label, most = label_counts.most_common(1)[0] if label_counts else ("", 0)
+        total = sum(label_counts.values())
+        if len(label_counts) == 1:
             sentence = f"{name}: every label is {label!r}."
             findings.append(Finding("balance", name, total, [], sentence))
         elif total and most > 0.9 * total:

@@ -26,26 +26,26 @@ def guess_columns(
     for name in (text, pair, label):
         if name is not None and name not in columns:
             raise missing_column(path, name, columns)
-    said = []
-    if label is None and (found := _only(columns, _LABELS, {text, pair})):
-        label = found
-        said.append(f"label {label!r}")
+    guesses = []
+    if label is None and (match := _only_match(columns, _LABELS, {text, pair})):
+        label = match
+        guesses.append(f"label {label!r}")
     if text is None:
         text, second = _guess_text(path, columns, {pair, label})
-        said.insert(0, f"text {text!r}")
+        guesses.insert(0, f"text {text!r}")
         if second is not None and pair is None:
             pair = second
-            said.insert(1, f"pair {pair!r}")
-    return text, pair, label, f"{path.name}: columns taken by their names: {', '.join(said)}." if said else ""
+            guesses.insert(1, f"pair {pair!r}")
+    return text, pair, label, f"{path.name}: columns taken by their names: {', '.join(guesses)}." if guesses else ""
 
 
-def _only(columns: list[str], names: tuple[str, ...], taken: set[str | None]) -> str | None:
+def _only_match(columns: list[str], names: tuple[str, ...], taken: set[str | None]) -> str | None:
     """The one column with such a name; with several, the first of the names if it is there, since `label` says more
     than `score`."""
-    found = {column.casefold(): column for column in columns if column not in taken and column.casefold() in names}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    return found.get(names[0])
+    matches = {column.casefold(): column for column in columns if column not in taken and column.casefold() in names}
+    if len(matches) == 1:
+        return next(iter(matches.values()))
+    return matches.get(names[0])
 
 
 def _guess_text(path: Path, columns: list[str], taken: set[str | None]) -> tuple[str, str | None]:

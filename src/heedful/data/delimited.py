@@ -27,10 +27,10 @@ def read_delimited(path: Path, tabs: bool) -> tuple[list[str], Iterator[Record]]
     for name in names:
         if names.count(name) > 1:
             raise RequestError(f"{path}, line {line}, names two columns {name!r}; rename one of them.")
-    return names, _even(path, names, records)
+    return names, _check_cell_counts(path, names, records)
 
 
-def _even(path: Path, names: list[str], records: Iterator[Record]) -> Iterator[Record]:
+def _check_cell_counts(path: Path, names: list[str], records: Iterator[Record]) -> Iterator[Record]:
     for line, cells in records:
         if len(cells) != len(names):
             hint = "quote cells that hold the separator" if len(cells) > len(names) else "add what is missing"
@@ -53,22 +53,22 @@ def _records(path: Path, separator: str, quoted: bool) -> Iterator[Record]:
         csv.field_size_limit(LONGEST)
     reader = csv.reader((line for _, line in read_lines(path)), delimiter=separator, strict=True)
     while True:
-        begins = reader.line_num + 1
+        start = reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            raise _broken(path, begins, reader.line_num, str(error)) from None
+            raise _csv_error(path, start, reader.line_num, str(error)) from None
         if cells:
-            yield begins, cells
+            yield start, cells
 
 
-def _broken(path: Path, begins: int, line: int, reason: str) -> RequestError:
+def _csv_error(path: Path, start: int, line: int, reason: str) -> RequestError:
     if "unexpected end" in reason:
-        return RequestError(f"{path}, line {begins}: a quote opens in this record and is never closed; close it.")
+        return RequestError(f"{path}, line {start}: a quote opens in this record and is never closed; close it.")
     if "expected after" in reason:
-        opened = "" if line == begins else f", or close the one that opens in line {begins}"
+        opened = "" if line == start else f", or close the one that opens in line {start}"
         return RequestError(
             f'{path}, line {line}: text follows a closing quote; write quotes inside a quoted cell twice (""){opened}.'
         )
@@ -78,9 +78,9 @@ def _broken(path: Path, begins: int, line: int, reason: str) -> RequestError:
         )
     if "field limit" in reason:
         return RequestError(
-            f"{path}, line {begins}: a cell is longer than {LONGEST // 2**20} M characters; is a quote never closed?"
+            f"{path}, line {start}: a cell is longer than {LONGEST // 2**20} M characters; is a quote never closed?"
         )
-    return RequestError(f"{path}, line {begins}, cannot be read as CSV ({reason}); correct it.")
+    return RequestError(f"{path}, line {start}, cannot be read as CSV ({reason}); correct it.")
 
 
 def separator_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Files of data repositories on the Hugging Face hub, through `huggingface_hub`, quietly but for one line."""
+"""Files of data repositories on the Hugging Face hub, through `huggingface_hub`, with one line of output."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from heedful.hub_client import quietly, say
 
 
 def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str) -> list[Path]:
-    """Local paths of the files, from the hub's cache where they are there."""
+    """Local paths of the files, from the hub's cache if they are in it."""
     import huggingface_hub as hub
     from huggingface_hub import errors
 
@@ -19,8 +19,8 @@ def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str
     try:
         with quietly():
             return [
-                found or Path(hub.hf_hub_download(repository, name, repo_type="dataset", revision=revision))
-                for name, found in zip(names, cached, strict=True)
+                path or Path(hub.hf_hub_download(repository, name, repo_type="dataset", revision=revision))
+                for name, path in zip(names, cached, strict=True)
             ]
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
         if not isinstance(error, errors.LocalEntryNotFoundError):
@@ -31,10 +31,10 @@ def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str
         raise _unreachable(wanted_by, repository, "HF_HUB_OFFLINE is set" if _offline() else "no connection") from None
     except Exception as error:
         # The client's own transport errors have no common base that is stable over its releases.
-        home = type(error).__module__.split(".")[0]
+        package = type(error).__module__.split(".")[0]
         if isinstance(error, OSError) and error.errno in (28, 13, 30):  # no space, no permission, read-only
             raise WorkError(f"{wanted_by}: could not be stored ({error.strerror}: {error.filename}).") from None
-        if isinstance(error, OSError) or home in ("huggingface_hub", "httpx", "httpcore", "requests", "urllib3"):
+        if isinstance(error, OSError) or package in ("huggingface_hub", "httpx", "httpcore", "requests", "urllib3"):
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise _unreachable(wanted_by, repository, reason) from None
         raise
@@ -43,8 +43,8 @@ def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str
 def cached_file(repository: str, name: str, revision: str) -> Path | None:
     import huggingface_hub as hub
 
-    found = hub.try_to_load_from_cache(repository, name, repo_type="dataset", revision=revision)
-    return Path(found) if isinstance(found, str) else None
+    path = hub.try_to_load_from_cache(repository, name, repo_type="dataset", revision=revision)
+    return Path(path) if isinstance(path, str) else None
 
 
 def _unreachable(wanted_by: str, repository: str, reason: str) -> WorkError:

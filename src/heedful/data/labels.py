@@ -40,7 +40,7 @@ def decide_kind(cells: Sequence[Cell], asked: str) -> tuple[Kind, str]:
     if asked == "score":
         return "score", ""
     values = {cell.value for cell in cells}
-    numbers = {value: number(value) for value in values}
+    numbers = {value: parse_number(value) for value in values}
     broken = {v for v, n in numbers.items() if n is not None and math.isfinite(n) and not n.is_integer()}
     if not broken:
         if None in numbers.values():
@@ -60,57 +60,56 @@ def decide_kind(cells: Sequence[Cell], asked: str) -> tuple[Kind, str]:
     return "score", "The labels are numbers with fractions: taken as scores (kind = 'classes' takes them as classes)."
 
 
-def number(value: str) -> float | None:
-    """None if it is none; NaN and the infinities count as numbers here."""
-    if "_" in value or not value.isascii():  # Python's liberties, nobody's labels
+def parse_number(value: str) -> float | None:
+    """None if the value is not a number; NaN and the infinities count as numbers here."""
+    if "_" in value or not value.isascii():  # Python's float() accepts these, but nobody writes labels so
         return None
     try:
-        found = float(value)
+        return float(value)
     except ValueError:
         return None
-    return found
 
 
 def to_scores(cells: Sequence[Cell]) -> list[float]:
     """Finite numbers, or a sentence that names the first row that has none."""
     scores = []
     for cell in cells:
-        found = number(cell.value)
-        if found is None:
+        score = parse_number(cell.value)
+        if score is None:
             comma = "; write decimals with a point" if _DECIMAL_COMMA.fullmatch(cell.value) else ""
             raise RequestError(
                 f"{cell.place}: {_short(cell.value)} is not a number, and the labels are taken as scores{comma}; "
                 "correct it, or say kind = 'classes'."
             )
-        if not math.isfinite(found):
+        if not math.isfinite(score):
             raise RequestError(
                 f"{cell.place}: the score is {cell.value}, and a score must be finite; correct or remove the row."
             )
-        scores.append(found)
+        scores.append(score)
     return scores
 
 
 def to_classes(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
     """Class names, and notes. Numbers all written "1.0" become "1"; two spellings of one number are refused."""
     notes: list[str] = []
-    first: dict[str, str] = {}
+    first_place: dict[str, str] = {}
     for cell in cells:
-        if cell.value not in first:
-            first[cell.value] = cell.place
-    _refuse_not_finite(first)
-    _refuse_decimal_commas(first)
-    _refuse_several(first)
+        if cell.value not in first_place:
+            first_place[cell.value] = cell.place
+    _refuse_not_finite(first_place)
+    _refuse_decimal_commas(first_place)
+    _refuse_several(first_place)
     rename = {}
-    if first and all(_POINT_ZERO.fullmatch(value) for value in first):
-        rename = {value: str(int(value.split(".")[0])) for value in first}
+    if first_place and all(_POINT_ZERO.fullmatch(value) for value in first_place):
+        rename = {value: str(int(value.split(".")[0])) for value in first_place}
         notes.append("The labels are whole numbers written with a decimal point; read without it.")
-    _refuse_two_spellings(first)
-    _refuse_free_text(first, len(cells))
-    lost = sorted(value for value in first if value.casefold() in _MISSING)
-    if lost:
-        notes.append(f"The label {_short(lost[0])} looks like a missing value, but is a class here.")
-    folded = Counter(value.casefold() for value in first)
-    alike = sorted(value for value in first if folded[value.casefold()] > 1)
+    _refuse_two_spellings(first_place)
+    _refuse_free_text(first_place, len(cells))
+    like_missing = sorted(value for value in first_place if value.casefold() in _MISSING)
+    if like_missing:
+        notes.append(f"The label {_short(like_missing[0])} looks like a missing value, but is a class here.")
+    folded = Counter(value.casefold() for value in first_place)
+    alike = sorted(value for value in first_place if folded[value.casefold()] > 1)
     if alike:
         notes.append(f"Labels that differ only in case are different classes here: {', '.join(map(_short, alike))}.")
     return [rename.get(cell.value, cell.value) for cell in cells], notes
@@ -123,56 +122,57 @@ def in_order(names: set[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _refuse_not_finite(first: dict[str, str]) -> None:
-    numeric = {value: number(value) for value in first}
-    if len(first) > 1 and None not in numeric.values():
-        for value, found in numeric.items():
-            if found is not None and not math.isfinite(found):
-                raise RequestError(f"{first[value]}: the label is {value}, no class among numbers; correct it.")
+def _refuse_not_finite(first_place: dict[str, str]) -> None:
+    numeric = {value: parse_number(value) for value in first_place}
+    if len(first_place) > 1 and None not in numeric.values():
+        for value, parsed in numeric.items():
+            if parsed is not None and not math.isfinite(parsed):
+                raise RequestError(f"{first_place[value]}: the label is {value}, no class among numbers; correct it.")
 
 
-def _refuse_decimal_commas(first: dict[str, str]) -> None:
-    if all(map(_DECIMAL_COMMA.fullmatch, first)):
-        for value, place in first.items():
+def _refuse_decimal_commas(first_place: dict[str, str]) -> None:
+    if all(map(_DECIMAL_COMMA.fullmatch, first_place)):
+        for value, place in first_place.items():
             if "," in value:
                 raise RequestError(f"{place}: the label {value!r} has a decimal comma; write scores with a point.")
 
 
-def _refuse_two_spellings(first: dict[str, str]) -> None:
-    seen: dict[float, str] = {}
-    for value in first:
-        found = number(value)
-        if found is None or math.isnan(found):
+def _refuse_two_spellings(first_place: dict[str, str]) -> None:
+    spellings: dict[float, str] = {}
+    for value in first_place:
+        parsed = parse_number(value)
+        if parsed is None or math.isnan(parsed):
             continue
-        if found in seen:
+        if parsed in spellings:
+            other = spellings[parsed]
             raise RequestError(
-                f"{first[value]}: the label {value!r} stands beside {seen[found]!r} ({first[seen[found]]}), the same "
+                f"{first_place[value]}: the label {value!r} stands beside {other!r} ({first_place[other]}), the same "
                 "number written in two ways; write it in one."
             )
-        seen[found] = value
+        spellings[parsed] = value
 
 
-def _refuse_several(first: dict[str, str]) -> None:
+def _refuse_several(first_place: dict[str, str]) -> None:
     """Labels such as "a|b", where a and b are also labels of other rows, are several labels in one cell."""
     for mark in "|;,":
-        joined = {value: [part.strip() for part in value.split(mark)] for value in first if mark in value}
+        joined = {value: [part.strip() for part in value.split(mark)] for value in first_place if mark in value}
         if not joined or not all(all(parts) for parts in joined.values()):
             continue
         uses = Counter(part for parts in joined.values() for part in set(parts))
-        if all(part in first or uses[part] > 1 for parts in joined.values() for part in parts):
+        if all(part in first_place or uses[part] > 1 for parts in joined.values() for part in parts):
             value = next(iter(joined))
             raise RequestError(
-                f"{first[value]}: the label {_short(value)} looks like several labels joined by {mark!r}; several "
-                "labels to a row are not supported, give each row one."
+                f"{first_place[value]}: the label {_short(value)} looks like several labels joined by {mark!r}; "
+                "several labels to a row are not supported, give each row one."
             )
 
 
-def _refuse_free_text(first: dict[str, str], count: int) -> None:
-    if len(first) > MOST_INTEGER_CLASSES and 2 * len(first) > count:
-        value = next(iter(first))
+def _refuse_free_text(first_place: dict[str, str], count: int) -> None:
+    if len(first_place) > MOST_INTEGER_CLASSES and 2 * len(first_place) > count:
+        value = next(iter(first_place))
         raise RequestError(
-            f"{first[value]}: the label column has {len(first):,} different values in {count:,} rows, the first "
-            f"{_short(value)}; classes recur, so name another column."
+            f"{first_place[value]}: the label column has {len(first_place):,} different values in {count:,} rows, the "
+            f"first {_short(value)}; classes recur, so name another column."
         )
 
 

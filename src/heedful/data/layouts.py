@@ -62,8 +62,8 @@ def _read_lines(path: Path, form: str) -> Part:
     part = Part(str(path))
     mark = " ||| " if form == "bars" else " "
     for number, line in read_lines(path):
-        label, found, text = line.rstrip("\r\n").partition(mark)
-        if not found or not label or " " in label:
+        label, separator, text = line.rstrip("\r\n").partition(mark)
+        if not separator or not label or " " in label:
             raise RequestError(f"{path}, line {number}: not of the form 'label{mark}text'; fetch the file again.")
         part.texts.append(text)
         part.cells.append(Cell(label, str(path), number, number))

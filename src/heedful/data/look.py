@@ -18,14 +18,14 @@ def look_at(source: str, text: str | None = None, pair: str | None = None, label
     if source in NAMED and not Path(source).is_file():
         if text is not None or pair is not None:
             raise RequestError(f"{source} is a named set with columns of its own; leave --text and --pair out.")
-        return _named(source, label)
+        return _facts_of_named(source, label)
     path = Path(source)
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         find_named(source)  # says which names there are
-    return _file(path, text, pair, label)
+    return _facts_of_file(path, text, pair, label)
 
 
-def _named(name: str, label: str | None) -> dict[str, Any]:
+def _facts_of_named(name: str, label: str | None) -> dict[str, Any]:
     entry = NAMED[name]
     place, _ = where_from(entry)
     dataset = load_named(name, {}, label)
@@ -42,7 +42,7 @@ def _named(name: str, label: str | None) -> dict[str, Any]:
     }
 
 
-def _file(path: Path, text: str | None, pair: str | None, label: str | None) -> dict[str, Any]:
+def _facts_of_file(path: Path, text: str | None, pair: str | None, label: str | None) -> dict[str, Any]:
     text, pair, label, guessed = guess_columns(path, text, pair, label)
     part = read_part(path, text, pair, label)
     notes = [*([guessed] if guessed else []), *part.notes]
@@ -52,18 +52,18 @@ def _file(path: Path, text: str | None, pair: str | None, label: str | None) -> 
     examples = part.examples()
     if cells:
         if len(cells) < len(part.cells):
-            lost = len(part.cells) - len(cells)
-            notes.append(f"{lost:,} of {len(part.cells):,} rows have no label; training leaves them out.")
+            unlabelled = len(part.cells) - len(cells)
+            notes.append(f"{unlabelled:,} of {len(part.cells):,} rows have no label; training leaves them out.")
         kind, note = decide_kind(cells, "auto")
         notes += [note] if note else []
-        found = part.examples(answered=True)
+        answered = part.examples(answered=True)
         if kind == "classes":
-            names, said = to_classes(cells)
-            notes += said
+            names, label_notes = to_classes(cells)
+            notes += label_notes
             labels = in_order(set(names))
-            examples = Examples(found.texts, found.pairs, names, None, found.rows)
+            examples = Examples(answered.texts, answered.pairs, names, None, answered.rows)
         else:
-            examples = Examples(found.texts, found.pairs, None, to_scores(cells), found.rows)
+            examples = Examples(answered.texts, answered.pairs, None, to_scores(cells), answered.rows)
     elif label is not None:
         notes.append(f"Every {label!r} is empty: the labels are hidden.")
     else:
@@ -97,11 +97,11 @@ def _facts(splits: dict[str, Examples], kind: str | None, labels: tuple[str, ...
             }
             for name, examples in splits.items()
         },
-        "examples": _some(next(iter(splits.values()))),
+        "examples": _sample(next(iter(splits.values()))),
     }
 
 
-def _some(examples: Examples, count: int = 3) -> list[dict[str, Any]]:
+def _sample(examples: Examples, count: int = 3) -> list[dict[str, Any]]:
     """The first of each label in turn, so that the examples differ."""
     answers: list[Any] = list(examples.labels or examples.scores or [None] * len(examples))
     first: dict[Any, int] = {}

@@ -1,4 +1,4 @@
-"""Named sets, loaded: from the data folder, the hub, the package, or made on the spot."""
+"""Named sets, loaded: from the data folder, the hub, the package, or generated."""
 
 import difflib
 import os
@@ -102,7 +102,7 @@ def _official_parts(entry: NamedSet, splits: tuple[str, ...], score: bool, plan:
     layout: Layout | None
     if folder is not None and _in_folder(folder, entry):
         layout = entry.folder
-        assert layout is not None  # it has just been found
+        assert layout is not None  # _in_folder has checked it
         files = {split: layout.files[split] for split in splits if split in layout.files}
         paths = [folder / entry.name / file for file in files.values()]
         if entry.remark:

@@ -14,9 +14,9 @@ from heedful.data.records import SPLITS, Dataset, Examples, Kind, fingerprint
 from heedful.data.splits import carve
 from heedful.errors import RequestError
 
-_TOLERATED = 0.1
+_TOLERATED_SHARE = 0.1
 """Share of rows that may be unreadable before the file counts as broken."""
-_CHANCE = 1e-6
+_PLACEHOLDER_CHANCE = 1e-6
 """Below this probability, a test split with one label throughout has placeholders, not labels."""
 
 
@@ -34,8 +34,8 @@ class Part:
 
     def examples(self, answered: bool = False) -> Examples:
         """Without answers yet; `answered`: only the rows that have one."""
-        found = Examples(self.texts, self.pairs, None, None, self.rows)
-        return found.take(i for i, cell in enumerate(self.cells) if cell is not None) if answered else found
+        examples = Examples(self.texts, self.pairs, None, None, self.rows)
+        return examples.take(i for i, cell in enumerate(self.cells) if cell is not None) if answered else examples
 
     def answers(self) -> list[Cell]:
         return [cell for cell in self.cells if cell is not None]
@@ -46,35 +46,36 @@ def read_part(path: Path, text: str, pair: str | None, label: str | None, label_
     if label_may_lack and label is not None and label not in columns_of(path):
         label = None
     part = Part(str(path), pairs=None if pair is None else [])
-    lost: list[Unreadable] = []
-    for row in read_rows(path, text, pair, label, skip=lost.append):
+    unreadable: list[Unreadable] = []
+    for row in read_rows(path, text, pair, label, skip=unreadable.append):
         part.texts.append(row.text)
         if part.pairs is not None:
             part.pairs.append(row.pair or "")
         part.cells.append(None if row.label is None else Cell(row.label, str(path), row.number, row.line))
         part.rows.append(row.number)
-    if lost and len(lost) > _TOLERATED * (len(lost) + len(part.rows)):
+    if unreadable and len(unreadable) > _TOLERATED_SHARE * (len(unreadable) + len(part.rows)):
         raise RequestError(
-            f"{path}: {len(lost):,} of {len(lost) + len(part.rows):,} rows cannot be read (the first: {lost[0].place}, "
-            f"{lost[0].reason}); correct the file."
+            f"{path}: {len(unreadable):,} of {len(unreadable) + len(part.rows):,} rows cannot be read (the first: "
+            f"{unreadable[0].place}, {unreadable[0].reason}); correct the file."
         )
     if not part.rows:
         raise RequestError(f"{path} has column names but no rows; give it rows.")
     if not any(text.strip() for text in part.texts):
         raise RequestError(f"{path}: every {text!r} is empty; name another column.")
-    if lost:
-        part.notes.append(_left_out(path, lost))
+    if unreadable:
+        part.notes.append(_unreadable_note(path, unreadable))
     if format_of(path) != "parquet" and encoding_of(path) == "utf-16":
         part.notes.append(f"{path.name} is UTF-16, and was read as such.")
     return part
 
 
-def _left_out(path: Path, lost: Sequence[Unreadable]) -> str:
-    word = "line" if lost[0].line is not None else "row"
-    places = [bad.number if bad.line is None else bad.line for bad in lost]
+def _unreadable_note(path: Path, unreadable: Sequence[Unreadable]) -> str:
+    one = len(unreadable) == 1
+    word = ("line" if unreadable[0].line is not None else "row") + ("" if one else "s")
+    places = [bad.number if bad.line is None else bad.line for bad in unreadable]
     return (
-        f"{path.name}: {count_of(len(lost), 'row')} could not be read and {'is' if len(lost) == 1 else 'are'} left out "
-        f"({word if len(lost) == 1 else word + 's'} {listed(places, 20)}; the first {lost[0].reason})."
+        f"{path.name}: {count_of(len(unreadable), 'row')} could not be read and "
+        f"{'is' if one else 'are'} left out ({word} {listed(places, 20)}; the first {unreadable[0].reason})."
     )
 
 
@@ -90,7 +91,7 @@ def why_hidden(train: Sequence[Cell], test: Part) -> str:
     if value in ("-1", "-1.0") and not known[value]:
         return "its labels are all -1"
     share = max(known[value], 1) / max(len(train), 1)
-    if len(known) > 1 and len(test.cells) >= 10 and len(test.cells) * math.log(share) < math.log(_CHANCE):
+    if len(known) > 1 and len(test.cells) >= 10 and len(test.cells) * math.log(share) < math.log(_PLACEHOLDER_CHANCE):
         return f"its labels are all {value!r}, a placeholder"
     return ""
 
@@ -134,8 +135,8 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
                 )
             hidden.append(split)
             notes.append(f"{split}: {reason}, so its labels count as hidden: predictions yes, scores no.")
-    splits, kind, labels, said = _answer(parts, hidden, plan)
-    notes += said
+    splits, kind, labels, label_notes = _answer_splits(parts, hidden, plan)
+    notes += label_notes
     notes += _carve_missing(splits, plan)
     notes += [finding.sentence for finding in check_splits(splits)]
     return Dataset(
@@ -153,7 +154,7 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
     )
 
 
-def _answer(
+def _answer_splits(
     parts: dict[str, Part], hidden: list[str], plan: Plan
 ) -> tuple[dict[str, Examples], Kind, tuple[str, ...], list[str]]:
     """Cells to class names or scores, decided over all splits together."""
@@ -164,8 +165,8 @@ def _answer(
     classes: list[str] = []
     scores: list[float] = []
     if kind == "classes":
-        classes, said = to_classes(cells) if plan.labels is None else ([cell.value for cell in cells], [])
-        notes += said
+        classes, class_notes = to_classes(cells) if plan.labels is None else ([cell.value for cell in cells], [])
+        notes += class_notes
     else:
         scores = to_scores(cells)
     splits, at = {}, 0
@@ -173,14 +174,14 @@ def _answer(
         if split in hidden:
             splits[split] = parts[split].examples()
             continue
-        found = parts[split].examples(answered=True)
-        end = at + len(found)
+        examples = parts[split].examples(answered=True)
+        end = at + len(examples)
         splits[split] = Examples(
-            found.texts,
-            found.pairs,
+            examples.texts,
+            examples.pairs,
             classes[at:end] if kind == "classes" else None,
             scores[at:end] if kind == "score" else None,
-            found.rows,
+            examples.rows,
         )
         at = end
     train = splits["train"]
@@ -198,20 +199,20 @@ def _answer(
 def _carve_missing(splits: dict[str, Examples], plan: Plan) -> list[str]:
     """Shares are of the train split as given, so that both carved leave 1 - dev_share - test_share."""
     notes = []
-    given = len(splits["train"])
+    total = len(splits["train"])
     for split, share in (("test", plan.test_share), ("dev", plan.dev_share)):
         if split in splits or share == 0:
             continue
         train = splits["train"]
-        stay, go = carve(train, share * given / len(train), plan.seed)
+        stay, go = carve(train, share * total / len(train), plan.seed)
         if not go or not stay:
             raise RequestError(
-                f"{plan.name}: {count_of(given, 'row')} cannot give a {split} split of {100 * share:g} % with "
+                f"{plan.name}: {count_of(total, 'row')} cannot give a {split} split of {100 * share:g} % with "
                 f"equal texts on one side; give more rows, or a {split} file."
             )
         splits["train"], splits[split] = train.take(stay), train.take(go)
         notes.append(
-            f"{split}: {len(go):,} rows carved from train (stratified, {100 * share:g} % of {given:,}, seed "
+            f"{split}: {len(go):,} rows carved from train (stratified, {100 * share:g} % of {total:,}, seed "
             f"{plan.seed}, equal texts kept together)."
         )
     return notes

@@ -61,8 +61,8 @@ class Dataset:
 
     def splits(self) -> dict[str, Examples]:
         """Those that exist, by name, in the order train, dev, test."""
-        found = {"train": self.train, "dev": self.dev, "test": self.test}
-        return {name: examples for name, examples in found.items() if examples is not None}
+        splits = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {name: examples for name, examples in splits.items() if examples is not None}
 
 
 def fingerprint(examples: Examples) -> str:

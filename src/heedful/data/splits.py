@@ -1,4 +1,4 @@
-"""Splits that we make ourselves: seeded, stratified, and never one text on two sides."""
+"""Splits that we make ourselves: seeded, stratified, and with equal texts always on the same side."""
 
 import hashlib
 from collections.abc import Hashable, Sequence
@@ -19,21 +19,21 @@ def carve(examples: Examples, share: float, seed: int, keep: int = 1) -> tuple[l
     """
     strata = _strata(examples)
     groups: dict[Hashable, dict[tuple[str, str], list[int]]] = {}
-    home: dict[tuple[str, str], Hashable] = {}
+    stratum_of: dict[tuple[str, str], Hashable] = {}
     for i, key in enumerate(examples.identities()):
-        stratum = home.setdefault(key, strata[i])
+        stratum = stratum_of.setdefault(key, strata[i])
         groups.setdefault(stratum, {}).setdefault(key, []).append(i)
-    sizes = {stratum: sum(map(len, found.values())) for stratum, found in groups.items()}
-    gone: set[int] = set()
+    sizes = {stratum: sum(map(len, rows_of.values())) for stratum, rows_of in groups.items()}
+    chosen: set[int] = set()
     for stratum, wanted in _quotas(sizes, share, keep).items():
         taken = 0
-        for key in sorted(groups[stratum], key=lambda key: _order(seed, key)):
+        for key in sorted(groups[stratum], key=lambda key: _hash(seed, key)):
             rows = groups[stratum][key]
             if taken + len(rows) <= wanted:
-                gone.update(rows)
+                chosen.update(rows)
                 taken += len(rows)
-    every = range(len(examples))
-    return [i for i in every if i not in gone], [i for i in every if i in gone]
+    indices = range(len(examples))
+    return [i for i in indices if i not in chosen], [i for i in indices if i in chosen]
 
 
 def check_shares(dev_share: float, test_share: float) -> None:
@@ -58,7 +58,7 @@ def _strata(examples: Examples) -> Sequence[Hashable]:
 
 
 def _quotas(sizes: dict[Hashable, int], share: float, keep: int) -> dict[Hashable, int]:
-    """Largest remainders: each stratum its share rounded down, then one more where the most was lost."""
+    """Largest remainders: each stratum its share rounded down, then one more for those that lost most by rounding."""
     total = max(1, round(share * sum(sizes.values())))
     quotas = {stratum: min(int(share * size), max(0, size - keep)) for stratum, size in sizes.items()}
     by_loss = sorted(sizes, key=lambda stratum: (quotas[stratum] - share * sizes[stratum], str(stratum)))
@@ -70,5 +70,5 @@ def _quotas(sizes: dict[Hashable, int], share: float, keep: int) -> dict[Hashabl
     return quotas
 
 
-def _order(seed: int, key: tuple[str, str]) -> bytes:
+def _hash(seed: int, key: tuple[str, str]) -> bytes:
     return hashlib.sha256("\0".join((str(seed), *key)).encode("utf-8", "surrogatepass")).digest()

@@ -18,24 +18,24 @@ def open_parquet(path: Path) -> tuple[list[str], Iterator[dict[str, Any]]]:
     except ImportError:
         raise RequestError(f"{path}: Parquet needs pyarrow; install it: pip install 'heedful[hub]'") from None
     try:
-        table: Any = parquet.ParquetFile(path, memory_map=False)
+        parquet_file: Any = parquet.ParquetFile(path, memory_map=False)
     except (pyarrow.ArrowException, OSError) as error:
-        raise _broken(path, error) from None
-    names = list(table.schema_arrow.names)
+        raise _parquet_error(path, error) from None
+    names = list(parquet_file.schema_arrow.names)
     for name in names:
         if names.count(name) > 1:
             raise RequestError(f"{path} has two columns {name!r}; rename one of them.")
-    return names, _rows(path, table, pyarrow.ArrowException)
+    return names, _rows(path, parquet_file, pyarrow.ArrowException)
 
 
-def _rows(path: Path, table: Any, failure: type[Exception]) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, parquet_file: Any, failure: type[Exception]) -> Iterator[dict[str, Any]]:
     try:
-        for batch in table.iter_batches(batch_size=1024):
+        for batch in parquet_file.iter_batches(batch_size=1024):
             yield from batch.to_pylist()
     except (failure, OSError, UnicodeDecodeError) as error:
-        raise _broken(path, error) from None
+        raise _parquet_error(path, error) from None
 
 
-def _broken(path: Path, error: Exception) -> RequestError:
+def _parquet_error(path: Path, error: Exception) -> RequestError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     return RequestError(f"{path} cannot be read as Parquet ({reason.rstrip('.')}); write or fetch it again.")

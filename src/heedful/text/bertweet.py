@@ -43,27 +43,27 @@ def read_bertweet(codes_path: Path, vocabulary_path: Path, settings: Settings) -
     ids = {token: i for i, token in enumerate(tokens)}
     merges = _merges(codes_path)
 
-    own: dict[str, int] = {token: i for i, token in enumerate(tokens[:4])}
+    core_ids: dict[str, int] = {token: i for i, token in enumerate(tokens[:4])}
     public = list(range(4))
     spellings = [(token + _END, token) for token in tokens[4:]]
     spellings += [(token.removesuffix("@@"), token) for token in tokens[4:] if len(token) > 2 and token.endswith("@@")]
     for pair in merges:
-        spellings += [(piece, _entry(piece)) for piece in (*pair, "".join(pair))]
+        spellings += [(piece, _vocabulary_entry(piece)) for piece in (*pair, "".join(pair))]
     for piece, entry in spellings:
-        if piece not in own:
-            own[piece] = len(own)
+        if piece not in core_ids:
+            core_ids[piece] = len(core_ids)
             public.append(ids.get(entry, ids[names["unk"]]))
 
-    core = tokenizers.Tokenizer(models.BPE(own, merges, unk_token=names["unk"], end_of_word_suffix=_END))
+    core = tokenizers.Tokenizer(models.BPE(core_ids, merges, unk_token=names["unk"], end_of_word_suffix=_END))
     word = Regex(f"[^{_SPACE}]+\n?")  # a line's end is part of the word before it, as the model was trained
     core.pre_tokenizer = pre_tokenizers.Split(word, behavior="removed", invert=True)
-    for token in _added(settings, special, tokens, vocabulary_path):
-        if token.content in own and own[token.content] > 3:
+    for token in _added_tokens(settings, special, tokens, vocabulary_path):
+        if token.content in core_ids and core_ids[token.content] > 3:
             raise RequestError(
                 f"{settings.path.parent} adds the token {token.content!r}, which is also a piece of words in "
                 f"{vocabulary_path.name}; such a token is not supported here: remove it."
             )
-        if token.content not in own:
+        if token.content not in core_ids:
             public.append(tokens.index(token.content))
         core.add_special_tokens([token]) if token.special else core.add_tokens([token])
     added = {token.content: i for i, token in core.get_added_tokens_decoder().items()}
@@ -78,11 +78,13 @@ def read_bertweet(codes_path: Path, vocabulary_path: Path, settings: Settings) -
     return Tokenizer(core, names, family="roberta", pieces=pieces, **settings.general)
 
 
-def _entry(piece: str) -> str:
+def _vocabulary_entry(piece: str) -> str:
     return piece.removesuffix(_END) if piece.endswith(_END) else piece + "@@"
 
 
-def _added(settings: Settings, special: dict[str, AddedToken], tokens: list[str], path: Path) -> list[AddedToken]:
+def _added_tokens(
+    settings: Settings, special: dict[str, AddedToken], tokens: list[str], path: Path
+) -> list[AddedToken]:
     """The tokens that are matched whole in a text; those that the vocabulary lacks are appended to `tokens`."""
     added = []
     for number, token in sorted(settings.added.items()):

@@ -7,7 +7,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 
 from heedful.errors import RequestError
 from heedful.text.disk import read_json, read_lines
-from heedful.text.settings import Settings, add_tokens, missing
+from heedful.text.settings import Settings, add_tokens, missing_token
 from heedful.text.tokenizer import Tokenizer
 
 _END = "<|endoftext|>"
@@ -69,7 +69,7 @@ def read_byte_bpe(vocabulary_path: Path, merges_path: Path, settings: Settings, 
     special = defaults | settings.special
     for role in () if family == "gpt2" else ("cls", "sep"):
         if special[role].content not in vocabulary:
-            raise missing(vocabulary_path, role, special[role].content, settings)
+            raise missing_token(vocabulary_path, role, special[role].content, settings)
     names = {role: token.content for role, token in special.items()}
     core = byte_bpe(
         vocabulary,

@@ -1,4 +1,4 @@
-"""Reading the files of a tokenizer: what is wrong with one is said in a sentence that names it."""
+"""Reading the files of a tokenizer: an error is one sentence that names the file."""
 
 import json
 from pathlib import Path
@@ -45,8 +45,8 @@ def read_json(path: Path) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) < len(pairs):
             seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise RequestError(f"{path} has the key {twice!r} twice; remove one of them.")
+            repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise RequestError(f"{path} has the key {repeated!r} twice; remove one of them.")
         return result
 
     text = read_text(path)

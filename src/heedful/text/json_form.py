@@ -27,7 +27,7 @@ def read_json_form(path: Path, settings: Settings, family: str) -> Tokenizer:
     model = content.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
         raise RequestError(f"{path} has no model with a vocabulary; fetch the file again.")
-    _override(content, settings)
+    _apply_settings(content, settings)
     content["truncation"] = content["padding"] = None
     core = _build(path, content)
     _check_ids(path, content, core)
@@ -48,9 +48,9 @@ def _build(path: Path, content: dict[str, Any]) -> tokenizers.Tokenizer:
         raise RequestError(f"{path} is not a tokenizer that can be built ({reason}); fetch the file again.") from None
 
 
-def _override(content: dict[str, Any], settings: Settings) -> None:
-    """Hugging Face's model-specific classes believe tokenizer_config.json rather than the pipeline; so do we where it
-    speaks. Its general class believes the pipeline."""
+def _apply_settings(content: dict[str, Any], settings: Settings) -> None:
+    """Hugging Face's model-specific classes follow tokenizer_config.json rather than the pipeline, and so do we for the
+    keys it has. Its general class follows the pipeline."""
     if settings.config.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend"):
         return
     normalizer = content.get("normalizer")
@@ -68,16 +68,16 @@ def _override(content: dict[str, Any], settings: Settings) -> None:
 
 
 def _check_ids(path: Path, content: dict[str, Any], core: tokenizers.Tokenizer) -> None:
-    """What the library would only trip over while encoding, or not at all."""
+    """Errors that the library would report only while encoding, or not at all."""
     model = content["model"]
     if isinstance(model["vocab"], dict):
-        owner: dict[int, str] = {}
+        token_of: dict[int, str] = {}
         for token, number in model["vocab"].items():
-            if number in owner:
+            if number in token_of:
                 raise RequestError(
-                    f"{path} gives {owner[number]!r} and {token!r} the same id {number}; each needs its own."
+                    f"{path} gives {token_of[number]!r} and {token!r} the same id {number}; each needs its own."
                 )
-            owner[number] = token
+            token_of[number] = token
     if not model["vocab"]:
         raise RequestError(f"{path} has an empty vocabulary; fetch the file again.")
     unknown = model.get("unk_token")
@@ -102,7 +102,7 @@ def _check_ids(path: Path, content: dict[str, Any], core: tokenizers.Tokenizer) 
 
 
 def _template_tokens(path: Path, processor: Any) -> Iterator[tuple[str, int]]:
-    """The special tokens that a text gets and their ids. The library dies of a template that uses an undefined one."""
+    """The special tokens that a text gets and their ids. The library crashes if a template uses an undefined one."""
     if not isinstance(processor, dict):
         return
     for part in processor.get("processors") or []:

@@ -45,13 +45,13 @@ class Settings:
 
     def require_class(self, *names: str) -> None:
         """Stop at a tokenizer class that would treat the same vocabulary files in another way."""
-        found = self.config.get("tokenizer_class")
-        if found is None:
+        class_name = self.config.get("tokenizer_class")
+        if class_name is None:
             return
         known = (*names, "PreTrainedTokenizer", "TokenizersBackend")
-        if not isinstance(found, str) or found.removesuffix("Fast") not in known:
+        if not isinstance(class_name, str) or class_name.removesuffix("Fast") not in known:
             raise RequestError(
-                f"{self.path}: tokenizer_class {found!r} cannot be built from these vocabulary files; "
+                f"{self.path}: tokenizer_class {class_name!r} cannot be built from these vocabulary files; "
                 f"convert the tokenizer to tokenizer.json."
             )
 
@@ -71,11 +71,11 @@ class Settings:
             "max_length": self.max_length,
             "truncate_left": side == "left",
             "split_special": self.flag("split_special_tokens", False),
-            "segmented": self._segmented,
+            "segmented": self._uses_segments,
         }
 
     @property
-    def _segmented(self) -> bool | None:
+    def _uses_segments(self) -> bool | None:
         """Whether the model is given segments, as the file says; None if it does not."""
         names = self.config.get("model_input_names")
         if names is None:
@@ -100,7 +100,7 @@ def read_settings(directory: Path) -> Settings:
                 raise RequestError(
                     f"{path}: added_tokens_decoder[{key!r}] must be a token under its id; fetch the file again."
                 )
-            token = _token(path, f"added_tokens_decoder[{key!r}]", value, special=value.get("special", False))
+            token = _parse_token(path, f"added_tokens_decoder[{key!r}]", value, special=value.get("special", False))
             settings.added[int(key)] = token
     else:
         names = directory / "special_tokens_map.json"
@@ -118,14 +118,14 @@ def _read_roles(settings: Settings, path: Path, content: dict[str, Any]) -> None
     for role in ROLES:
         value = content.get(f"{role}_token")
         if value is not None:
-            settings.special[role] = _token(path, f"{role}_token", value)
+            settings.special[role] = _parse_token(path, f"{role}_token", value)
     for name in ("additional_special_tokens", "extra_special_tokens"):
         values = content.get(name) or []
         if isinstance(values, dict):
             values = list(values.values())
         if not isinstance(values, list):
             raise RequestError(f"{path}: {name} must be a list of tokens; correct it.")
-        tokens = [_token(path, f"{name}[{i}]", value) for i, value in enumerate(values)]
+        tokens = [_parse_token(path, f"{name}[{i}]", value) for i, value in enumerate(values)]
         known = {token.content for token in settings.extra}
         settings.extra += [token for token in tokens if token.content not in known]
 
@@ -141,8 +141,8 @@ def _read_added(settings: Settings, path: Path) -> None:
         settings.added[number] = AddedToken(content, normalized=not is_special, special=is_special)
 
 
-def _token(path: Path, key: str, value: Any, special: bool = True) -> AddedToken:
-    """A token given by its text, or by an object with its text and how much white space it swallows."""
+def _parse_token(path: Path, key: str, value: Any, special: bool = True) -> AddedToken:
+    """A token given by its text, or by an object with its text and which white space around it belongs to it."""
     if isinstance(value, str):
         value = {"content": value}
     content = value.get("content") if isinstance(value, dict) else None
@@ -157,7 +157,7 @@ def _token(path: Path, key: str, value: Any, special: bool = True) -> AddedToken
         raise RequestError(f"{path}: {key} is not text that a vocabulary can hold; correct it.") from None
 
 
-def missing(vocabulary: Path, role: str, token: str, settings: Settings) -> RequestError:
+def missing_token(vocabulary: Path, role: str, token: str, settings: Settings) -> RequestError:
     return RequestError(
         f"{vocabulary} lacks the {role} token {token!r}; add it there, or name another in {settings.path}."
     )
@@ -171,22 +171,22 @@ def add_tokens(
     The library gives a new token the next free id, whatever the settings say, and Hugging Face leaves it at that.
     """
     for number, token in sorted(settings.added.items()):
-        _add(core, token)
-        found = core.token_to_id(token.content)
-        if found != number:
+        _add_one(core, token)
+        actual = core.token_to_id(token.content)
+        if actual != number:
             raise RequestError(
                 f"{settings.path.parent} gives the added token {token.content!r} the id {number}, but with the "
-                f"vocabulary of {vocabulary.name} it has {found}; correct added_tokens.json or tokenizer_config.json."
+                f"vocabulary of {vocabulary.name} it has {actual}; correct added_tokens.json or tokenizer_config.json."
             )
     known = {token.content for token in core.get_added_tokens_decoder().values()}
     for name, token in [*special.items(), *(("additional special", token) for token in settings.extra)]:
         if core.token_to_id(token.content) is None:
-            raise missing(vocabulary, name, token.content, settings)
+            raise missing_token(vocabulary, name, token.content, settings)
         if token.content not in known:
-            _add(core, token)
+            _add_one(core, token)
 
 
-def _add(core: tokenizers.Tokenizer, token: AddedToken) -> None:
+def _add_one(core: tokenizers.Tokenizer, token: AddedToken) -> None:
     if token.special:
         core.add_special_tokens([token])
     else:

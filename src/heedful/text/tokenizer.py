@@ -95,7 +95,7 @@ class Tokenizer:
         try:
             encodings = self._core.encode_batch(rows) if offsets else self._core.encode_batch_fast(rows)
         except (TypeError, UnicodeError):
-            raise RequestError(_bad_row(rows)) from None
+            raise RequestError(_why_not_text(rows)) from None
         public = self._pieces.public if self._pieces else None
         result = []
         for row, encoding in zip(rows, encodings, strict=True):
@@ -107,7 +107,7 @@ class Tokenizer:
             spans = encoding.offsets if offsets else None
             truncated = max_length is not None and len(ids) > max_length
             if max_length is not None and truncated:
-                kept = self._kept(encoding.sequence_ids, max_length)
+                kept = self._kept_positions(encoding.sequence_ids, max_length)
                 ids = [ids[i] for i in kept]
                 segments = [segments[i] for i in kept]
                 spans = [spans[i] for i in kept] if spans is not None else None
@@ -116,7 +116,7 @@ class Tokenizer:
 
     # The library could truncate by itself, but only through a setting of the whole tokenizer, and for a pair of long
     # texts it builds every combination of the parts cut off (ten seconds for two texts of 3000 words).
-    def _kept(self, sequences: Sequence[int | None], max_length: int) -> list[int]:
+    def _kept_positions(self, sequences: Sequence[int | None], max_length: int) -> list[int]:
         """The positions that stay, given which text (0, 1, None for special tokens) each position comes from."""
         n = (sequences.count(0), sequences.count(1))
         room = max_length - (len(sequences) - sum(n))
@@ -241,7 +241,7 @@ def longest_first(n_a: int, n_b: int, room: int) -> tuple[int, int]:
     return (long, short) if n_a > n_b else (short, long)
 
 
-def _bad_row(rows: Sequence[object]) -> str:
+def _why_not_text(rows: Sequence[object]) -> str:
     for i, row in enumerate(rows):
         parts = row if isinstance(row, tuple | list) else (row,)
         if isinstance(row, tuple | list) and len(row) != 2:

@@ -7,7 +7,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from heedful.errors import RequestError
 from heedful.text.disk import read_lines
-from heedful.text.settings import Settings, add_tokens, missing
+from heedful.text.settings import Settings, add_tokens, missing_token
 from heedful.text.tokenizer import Tokenizer
 
 SPECIAL = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
@@ -56,7 +56,7 @@ def read_wordpiece(path: Path, settings: Settings, family: str) -> Tokenizer:
         del special["mask"]  # a vocabulary for classifying alone
     for role in ("unk", "cls", "sep"):
         if special[role].content not in vocabulary:
-            raise missing(path, role, special[role].content, settings)
+            raise missing_token(path, role, special[role].content, settings)
     names = {role: token.content for role, token in special.items()}
     core = wordpiece(
         vocabulary,
