@@ -14,15 +14,16 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from heedful.checkpoints.config import make_head
 from heedful.checkpoints.directory import Checkpoint, write_model
 from heedful.checkpoints.families import FAMILIES
+from heedful.checkpoints.heads import NewHead, make_head
 from heedful.models.shape import Head, Shape
 from heedful.models.transformer import Transformer
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
+from heedful.streams import seed_of
 from heedful.text.tokenizer import Tokenizer
-from heedful.text.training import train_wordpiece
+from heedful.text.training import train_bpe, train_wordpiece
 
 GOOD = ("a gem", "warm", "bright and moving", "lovely", "a joy to see", "clever", "tender")
 BAD = ("a bore", "cold", "dull and loud", "ugly", "a pain to sit through", "stupid", "hollow")
@@ -58,21 +59,33 @@ def write_data(folder: Path, train: int = 40, dev: int = 12, test: int = 12) -> 
     return {**{split: str(folder / f"{split}.csv") for split in parts}, "text": "text", "label": "label"}
 
 
+FAMILY_CHANGES: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "roberta": {"segments": 1, "norm_eps": 1e-5, "pad_id": 1},
+    "distilbert": {"segments": 0, "pooler": False, "attention_output_dropout": 0.0, "head_dropout": 0.2},
+    "gpt2": {"segments": 0, "pooler": False, "pad_id": None, "activation": "gelu_new", "norm_eps": 1e-5,
+             "head_dropout": 0.0},
+}  # fmt: skip
+"""What makes the tiny shape one of each family's."""
+
+
 @cache
-def _tokenizer(folder: Path) -> Tokenizer:
+def _tokenizer(folder: Path, family: str, words: tuple[str, ...]) -> Tokenizer:
     corpus = folder / "corpus.txt"
-    corpus.write_text("\n".join([*(text for text, _ in sentences(150, seed=9)), *WORDS * 2]) + "\n")
-    return train_wordpiece([corpus], 180)
+    corpus.write_text("\n".join([*(text for text, _ in sentences(150, seed=9)), *words]) + "\n")
+    if family in ("roberta", "gpt2"):
+        return train_bpe([corpus], 320, family=family)
+    return train_wordpiece([corpus], 180, family=family)
 
 
-def tokenizer_in(folder: Path) -> Tokenizer:
+def tokenizer_in(folder: Path, family: str = "bert", words: Sequence[str] = WORDS * 2) -> Tokenizer:
     folder.mkdir(parents=True, exist_ok=True)
-    return _tokenizer(folder)
+    return _tokenizer(folder, family, tuple(words))
 
 
 def tiny_shape(vocabulary: int, **changes: Any) -> Shape:
     sizes: dict[str, Any] = {
-        "family": "bert", "vocabulary": vocabulary, "width": 16, "layers": 2, "heads": 2, "inner": 24, "positions": 40,
+        "vocabulary": vocabulary, "width": 16, "layers": 2, "heads": 2, "inner": 24, "positions": 40,
         "segments": 2, "pooler": True, "initializer_range": 0.2,
     }  # fmt: skip
     return Shape(**{**sizes, **changes})
@@ -88,15 +101,30 @@ def tiny_model(folder: Path, classes: int = 2, reads: str = "pooled", **changes:
 
 def write_tiny(folder: Path, family: str = "bert", **changes: Any) -> Path:
     """A model directory without a classifier, as one would find it."""
-    tokenizer = tokenizer_in(folder)
-    shape = tiny_shape(tokenizer.size, **changes)
-    assert family == "bert"
-    head = make_head(FAMILIES[family], "masked-word", shape, 0)
-    transformer = Transformer(shape, {"mask": head})
+    tokenizer = tokenizer_in(folder, family)
+    transformer = _pretrained(tokenizer, family, **changes)
     transformer.initialise(torch.Generator().manual_seed(3))
-    directory = folder / "tiny"
-    write_model(directory, Checkpoint(transformer, tokenizer))
-    return directory
+    write_model(folder / "tiny", Checkpoint(transformer, family, tokenizer))
+    return folder / "tiny"
+
+
+def write_family(folder: Path, family: str) -> Path:
+    """A tiny model of this family with formula weights, so that no generator's stream is part of the file."""
+    tokenizer = tokenizer_in(folder, family, (*GOOD, *BAD, *THINGS))
+    transformer = _pretrained(tokenizer, family)
+    with torch.no_grad():
+        for name, p in transformer.named_parameters():
+            wave = torch.sin(torch.arange(p.numel(), dtype=torch.float64) * 0.7 + seed_of(name) % 1000)
+            p.copy_((0.2 * wave).reshape(p.shape) + (1.0 if "norm.weight" in name else 0.0))
+    write_model(folder / family, Checkpoint(transformer, family, tokenizer))
+    return folder / family
+
+
+def _pretrained(tokenizer: Tokenizer, family: str, **changes: Any) -> Transformer:
+    """With the head that it was pretrained with, and no weights yet."""
+    shape = tiny_shape(tokenizer.size, **{**FAMILIES[family].fixed, **FAMILY_CHANGES[family], **changes})
+    kind, name = ("language-model", "causal") if family == "gpt2" else ("masked-word", "mask")
+    return Transformer(shape, {name: make_head(FAMILIES[family], shape, NewHead(kind))})  # type: ignore[arg-type]
 
 
 DEFAULTS: dict[str, Any] = {
@@ -165,14 +193,17 @@ def everything_left(directory: Path) -> dict[str, Any]:
         "metrics": (directory / "metrics.json").read_text(),
         "log": (directory / "log.jsonl").read_text(),
         "predictions": {p.name: p.read_text() for p in sorted((directory / "predictions").iterdir())},
+        "values": {p.name: p.read_text() for p in sorted((directory / "values").iterdir())},
         "model": {p.name: p.read_bytes() for p in sorted((directory / "model").iterdir())},
         "names": sorted(p.name for p in directory.iterdir()),
     }
 
 
-def assert_same_run(a: Path, b: Path) -> None:
-    """Equal to the bit, whatever happened on the way."""
+def assert_same_run(a: Path, b: Path, but_for: Sequence[str] = ()) -> None:
+    """Equal to the bit, whatever happened on the way; `but_for`: keys of the manifest that may differ."""
     ours, other = everything_left(a), everything_left(b)
+    for key in but_for:
+        ours["manifest"].pop(key), other["manifest"].pop(key)
     weights, others = load_file(a / "model/model.safetensors"), load_file(b / "model/model.safetensors")
     differ = [n for n, w in weights.items() if not torch.equal(w, others[n])]
     assert not differ

@@ -1,4 +1,4 @@
-"""Random streams that stay the same: they hang on the numbers that name them, not on a library's version or a process.
+"""Random streams that stay the same: they depend on the numbers that name them, not on a library or a process.
 
 Weights and dropout come from PyTorch's generator, seeded with `seed_of`; which rows form a step comes from `shuffled`.
 """
@@ -29,3 +29,13 @@ def shuffled(count: int, *parts: int | str) -> npt.NDArray[np.int64]:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.argsort(z ^ (z >> np.uint64(31)), kind="stable")
+
+
+def seed_generators(device: str, *parts: int) -> None:
+    """Seeds PyTorch's generators for what these parts name."""
+    import torch
+
+    if device == "cpu":  # torch.manual_seed asks after every device: a third of a millisecond
+        torch.default_generator.manual_seed(seed_of(*parts))
+    else:
+        torch.manual_seed(seed_of(*parts))

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful import plugins
 from heedful.errors import RequestError
-from heedful.recipes.reading import all_keys, builtin_names, explain_key, make_recipe, read_recipe
+from heedful.recipes.reading import (
+    all_keys,
+    builtin_names,
+    explain_key,
+    make_recipe,
+    read_recipe,
+    recipe_type,
+    same_recipe,
+)
 from heedful.recipes.schema import Recipe
 
 SMALLEST: dict[str, Any] = {"model": {"name": "minilm"}, "data": {"train": "a.csv", "text": "t", "label": "l"}}
@@ -59,6 +68,14 @@ def test_the_smallest_recipe_has_stated_defaults() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        (
+            {"tuning": {"method": "frozen", "layer_decay": 0.9}},
+            ("there is no key tuning.layer_decay;", "allowed are method."),
+        ),
+        ({"tuning": {"method": "frozen", "reinit_layers": 1}}, ("there is no key tuning.reinit_layers;",)),
+        ({"tuning": {"method": "solved", "reinit_layers": 1}}, ("there is no key tuning.reinit_layers;",)),
+        ({"tuning": {"method": "full", "penalties": [0.1]}}, ("there is no key tuning.penalties;",)),
+        ({"tuning": {"penalties": [0.1]}}, ("there is no key tuning.penalties;",)),
         ({"training__epoch": 3}, ("there is no key training.epoch;", "did you mean training.epochs?")),
         ({"training__learning_rate": 1}, ("there is no key training.learning_rate;", "allowed are")),
         ({"data__labels": "x"}, ("there is no key data.labels;", "did you mean data.label?")),
@@ -72,13 +89,92 @@ def test_unknown_keys(changes: dict[str, Any], words: tuple[str, ...]) -> None:
     assert all(word in message for word in words), message
 
 
-@pytest.mark.parametrize("table", [t for t in Recipe.model_fields if t not in ("format", "seeds")])
+NAMES = {"objective": "kind", "tuning": "method"}
+"""The key of each union by which its members are told apart."""
+
+
+@pytest.mark.parametrize("table", [t for t in Recipe.model_fields if t not in ("format", "seeds", *NAMES)])
 def test_the_nearest_key_is_named_in_every_table(table: str) -> None:
     keys = [k.partition(".")[2] for k in all_keys() if k.startswith(f"{table}.")]
     assert keys
     for key in keys:
         if len(key) > 3:
             assert f"did you mean {table}.{key}?" in refusal(**{f"{table}__{key}x": 1})
+
+
+MEMBERS = [(group, name) for group in NAMES for name in plugins.names(group)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("group", "name"), MEMBERS)
+def test_the_nearest_key_is_named_in_every_table_of_a_union(group: str, name: str) -> None:
+    keys = list(plugins.find(group, name).Table.model_fields)  # type: ignore[arg-type]
+    assert NAMES[group] in keys
+    for key in keys:
+        found = refusal(**{group: {NAMES[group]: name, f"{key}x": 1}})
+        assert f"there is no key {group}.{key}x; did you mean {group}.{key}?" in found
+
+
+@pytest.mark.parametrize(("group", "name"), MEMBERS)
+def test_the_tables_of_a_union_say_their_name(group: str, name: str) -> None:
+    """What a plugin promises: a table of its own whose name is the plugin's, and every key with a default."""
+    table = plugins.find(group, name).Table  # type: ignore[arg-type]
+    assert getattr(table(), NAMES[group]) == name
+    schema = recipe_type(name if group == "objective" else "classify", name if group == "tuning" else "full")
+    recipe = schema.model_validate({**SMALLEST, group: {NAMES[group]: name}})
+    assert type(getattr(recipe, group)) is table
+    assert schema.model_validate(SMALLEST) == recipe  # it need not be said
+    assert schema.model_validate(recipe.model_dump(mode="json")) == recipe
+
+
+def test_those_that_come_along() -> None:
+    assert "classify" in plugins.names("objective")
+    assert {"frozen", "full", "solved"} <= set(plugins.names("tuning"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"tuning__method": "fulll"},
+            "tuning.method = 'fulll' is not right: there is no tuning of this name; did you mean 'full'?",
+        ),
+        ({"tuning__method": "froze"}, "did you mean 'frozen'?"),
+        ({"tuning__method": "sovled"}, "did you mean 'solved'?"),
+        ({"tuning__method": "xyz"}, f"choose from {', '.join(plugins.names('tuning'))}."),
+        ({"tuning__method": "protocol"}, "of this name"),  # a file of that folder, but no tuning
+        ({"tuning__method": "features"}, "of this name"),
+        ({"tuning__method": "../full"}, "of this name"),
+        ({"tuning__method": "FULL"}, "of this name"),
+        ({"tuning__method": ""}, "of this name"),
+        (
+            {"objective__kind": "clasify"},
+            "objective.kind = 'clasify' is not right: there is no objective of this name; did you mean 'classify'?",
+        ),
+        ({"objective__kind": "texts"}, "of this name"),
+    ],
+)
+def test_the_nearest_objective_or_tuning_is_named(changes: dict[str, Any], words: str) -> None:
+    assert words in refusal(**changes)
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("acuracy", "evaluation.metric = 'acuracy' is not right: did you mean 'accuracy'?"),
+        ("pearsn", "did you mean 'pearson'?"),
+        ("xyz", "choose from accuracy, macro_f1, f1"),
+        ("", "choose from accuracy"),
+    ],
+)
+def test_a_metric_is_one_of_the_objectives(metric: str, words: str) -> None:
+    assert words in refusal(evaluation__metric=metric)
+
+
+def test_every_metric_of_the_objective_is_allowed() -> None:
+    names = [metric.name for metric in plugins.find("objective", "classify").METRICS]
+    assert {"accuracy", "log_loss", "pearson", "mse"} <= set(names)
+    for name in ("auto", *names):
+        assert make(evaluation__metric=name).evaluation.metric == name
 
 
 @pytest.mark.parametrize(
@@ -123,7 +219,7 @@ def test_a_whole_number_is_a_number() -> None:
 
 def test_missing_tables() -> None:
     assert "the key model is missing" in refusal(model=None)
-    assert "the key data is missing" in refusal(data=None)
+    assert "[data] needs either name or train" in refusal(data=None)  # as this objective says: others need no data
 
 
 @pytest.mark.parametrize(
@@ -143,6 +239,28 @@ def test_missing_tables() -> None:
         ({"data": {}}, "either name or train"),
         ({"data": {"train": "a.csv", "text": "t"}}, "data.text and data.label"),
         ({"data__pair": "p", "training__long_texts": "chunk"}, "not for pairs"),
+        (
+            {"tuning": {"method": "solved"}, "model": {"shape": "bert-tiny"}, "tokenizer": {"kind": "bpe"}},
+            "learns nothing",
+        ),
+        ({"tuning": {"method": "solved", "penalties": [0.1, 0.0]}}, "each must be above 0"),
+        ({"tuning": {"method": "solved", "penalties": []}}, "tuning.penalties = [] is not right"),
+        (
+            {"tuning": {"method": "frozen"}, "training__batch_tokens": 100},
+            'means nothing with tuning.method = "frozen"',
+        ),
+        (
+            {"tuning": {"method": "solved"}, "training__batch_tokens": 100},
+            'means nothing with tuning.method = "solved"',
+        ),
+        ({"training__steps": 10, "training__epochs": 2}, "training.steps and training.epochs both say how long"),
+        ({"training__mark_steps": 2, "training__mark_tokens": 9}, "both say when to judge"),
+        ({"training__steps": 0}, "training.steps = 0 is not right"),
+        ({"training__mark_steps": 0}, "training.mark_steps = 0 is not right"),
+        ({"training__mark_tokens": -1}, "training.mark_tokens = -1 is not right"),
+        ({"data__limit": 3, "data__fraction": 0.5}, "data.limit and data.fraction"),
+        ({"objective": "classify"}, "objective = 'classify' is not right"),
+        ({"tuning": {"method": 3}}, "tuning.method = 3 is not right"),
         ({"seeds": 0}, "seeds = 0"),
         ({"seeds": -1}, "seeds = -1"),
         ({"seeds": []}, "seeds = []"),
@@ -258,12 +376,105 @@ def test_every_key_is_explained(key: str) -> None:
         assert rest.strip().endswith((".", "…")), key
 
 
+def heads(explanation: str) -> list[str]:
+    return [line for line in explanation.splitlines() if line and line[0] != " "]
+
+
 def test_tables_are_explained_key_by_key() -> None:
-    assert [line.split("  ")[0] for line in explain_key("tuning").splitlines() if line and line[0] != " "] == [
+    assert [line.split("  ")[0] for line in heads(explain_key("tokenizer"))] == [
+        "tokenizer.name",
+        "tokenizer.kind",
+        "tokenizer.size",
+    ]
+    lines = heads(explain_key("tuning"))
+    assert list(dict.fromkeys(line.split("  ")[0] for line in lines)) == [
         "tuning.method",
         "tuning.layer_decay",
         "tuning.reinit_layers",
+        "tuning.penalties",
     ]
+    assert len(lines) == len(set(lines))
+
+
+@pytest.mark.parametrize(("group", "name"), MEMBERS)
+def test_the_keys_of_every_member_of_a_union_are_explained(group: str, name: str) -> None:
+    for key, field in plugins.find(group, name).Table.model_fields.items():  # type: ignore[arg-type]
+        assert f"{group}.{key}" in all_keys()
+        explained = explain_key(f"{group}.{key}")
+        assert f'{group}.{key}  (of "{name}"; ' in explained
+        assert f"default {field.default!r}" in explained
+        assert " ".join((field.description or "nothing").split()) in explained
+        with pytest.raises(RequestError, match=rf"did you mean {group}\.{key}\?"):
+            explain_key(f"{group}.{key}x")
+
+
+def stored(**changes: Any) -> dict[str, Any]:
+    """A recipe as manifests keep it."""
+    content: dict[str, Any] = make(**changes).model_dump(mode="json", exclude={"seeds", "study"})
+    return content
+
+
+def test_the_identity_of_a_recipe_is_what_differs_from_the_defaults() -> None:
+    assert make().identity() == {**SMALLEST, "objective": {"kind": "classify"}, "tuning": {"method": "full"}}
+    stated = make(training__epochs=3, training__lr=5e-5, tuning={"method": "full", "layer_decay": 1.0}, seeds=4)
+    assert stated.identity() == make().identity()
+    assert make(training__lr=1).identity()["training"] == {"lr": 1.0}
+    assert make(study={"training": {"lr": [1e-3]}}).identity() == make().identity()
+    solved = make(tuning={"method": "solved", "penalties": [0.5]}).identity()["tuning"]
+    assert solved == {"method": "solved", "penalties": [0.5]}
+
+
+EVERY_DEFAULT = [
+    (table, key)
+    for table, keys in stored().items()
+    if isinstance(keys, dict)
+    for key in keys
+    if key not in SMALLEST.get(table, {})
+]
+
+
+@pytest.mark.parametrize(("table", "key"), EVERY_DEFAULT)
+def test_a_recipe_of_a_version_that_lacked_a_key_is_the_same(table: str, key: str) -> None:
+    older = stored()
+    del older[table][key]
+    assert same_recipe(older, make())
+
+
+def test_a_recipe_that_lacks_whole_tables_or_states_defaults_is_the_same() -> None:
+    assert same_recipe(SMALLEST, make())
+    assert same_recipe({**SMALLEST, "training": {"epochs": 3, "patience": None}}, make())
+    assert same_recipe(stored(), make(seeds=[4, 5]))
+    assert same_recipe(stored(tuning={"method": "frozen"}), make(tuning={"method": "frozen"}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training__lr": 4.9e-5},
+        {"training__steps": 3},
+        {"training__mark_steps": 1},
+        {"training__threads": 1},
+        {"tuning": {"method": "frozen"}},
+        {"tuning": {"layer_decay": 0.99}},
+        {"objective__label_smoothing": 0.1},
+        {"evaluation__metric": "accuracy"},
+        {"data__label": "other"},
+        {"data__redraw": True},
+        {"model__name": "other"},
+        {"model__head": "two-layer"},
+    ],
+)
+def test_a_recipe_with_another_value_is_another(changes: dict[str, Any]) -> None:
+    assert not same_recipe(stored(**changes), make())
+    assert not same_recipe(stored(), make(**changes))
+    assert same_recipe(stored(**changes), make(**changes))
+
+
+@pytest.mark.parametrize(
+    "content", [{}, {"model": 3}, {**SMALLEST, "later": {"key": 1}}, {**SMALLEST, "tuning": {"method": "gone"}}]
+)
+def test_a_recipe_that_cannot_be_read_is_another(content: dict[str, Any]) -> None:
+    assert not same_recipe(content, make())
 
 
 @pytest.mark.parametrize("key", ["training.lrr", "training.lr.x", "nothing", "", "training.", ".", "data.options.x"])

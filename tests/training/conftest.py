@@ -2,9 +2,9 @@
 
 import pytest
 
-from heedful.checkpoints import atomic
+from heedful.storage import directories
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic, "_sync", lambda path: None)
+    monkeypatch.setattr(directories, "_sync", lambda path: None)

@@ -10,49 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heedful.checkpoints.config import make_head
-from heedful.checkpoints.directory import Checkpoint, write_model
-from heedful.checkpoints.families import FAMILIES
-from heedful.models.transformer import Transformer
 from heedful.recipes.schema import Recipe
-from heedful.streams import seed_of
-from heedful.text.training import train_bpe, train_wordpiece
 from heedful.training.run import execute
-from training_samples import BAD, GOOD, THINGS, read_log, sentences, tiny_recipe, tiny_shape, write_csv, write_data
+from training_samples import FAMILY_CHANGES, read_log, sentences, tiny_recipe, write_csv, write_data, write_family
 
 FOLDER = Path(__file__).parent / "losses"
-FAMILY_CHANGES: dict[str, dict[str, Any]] = {
-    "bert": {},
-    "roberta": {"segments": 1, "norm_eps": 1e-5, "pad_id": 1},
-    "distilbert": {"segments": 0, "pooler": False, "attention_output_dropout": 0.0, "head_dropout": 0.2},
-    "gpt2": {"segments": 0, "pooler": False, "pad_id": None, "activation": "gelu_new", "norm_eps": 1e-5,
-             "head_dropout": 0.0},
-}  # fmt: skip
-
-
-def write_family(folder: Path, family: str) -> Path:
-    """A tiny model of this family with formula weights, so that no generator's stream is part of the file."""
-    import torch
-
-    folder.mkdir(parents=True, exist_ok=True)
-    corpus = folder / "corpus.txt"
-    corpus.write_text("\n".join([*(text for text, _ in sentences(150, seed=9)), *GOOD, *BAD, *THINGS]) + "\n")
-    if family in ("roberta", "gpt2"):
-        tokenizer = train_bpe([corpus], 320, family=family)
-    else:
-        tokenizer = train_wordpiece([corpus], 180, family=family)
-    shape = tiny_shape(tokenizer.size, family=family, **FAMILY_CHANGES[family])
-    kind = "language-model" if family == "gpt2" else "masked-word"
-    dialect = FAMILIES[family]
-    head = make_head(dialect, kind, shape, 0)  # type: ignore[arg-type]
-    transformer = Transformer(shape, {"causal" if family == "gpt2" else "mask": head})
-    with torch.no_grad():
-        for name, p in transformer.named_parameters():
-            wave = torch.sin(torch.arange(p.numel(), dtype=torch.float64) * 0.7 + seed_of(name) % 1000)
-            p.copy_((0.2 * wave).reshape(p.shape) + (1.0 if "norm.weight" in name else 0.0))
-    directory = folder / family
-    write_model(directory, Checkpoint(transformer, tokenizer))
-    return directory
 
 
 def loss_recipes(folder: Path) -> Iterator[tuple[str, Recipe]]:

@@ -1,6 +1,7 @@
 """Which rows form a step, how far it goes, and that the optimiser's state survives the disk."""
 
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from small_fits import dataset, recipe_of, small, texts
 from torch import nn
 
-from heedful.training.batches import epoch_batches, padding_share
-from heedful.training.loop import _parts
-from heedful.training.optimiser import lr_factor, make_optimiser, optimiser_tensors, restore_optimiser, scale_of
+from heedful.objectives.rows import EpochRows, in_parts, padding_share
+from heedful.training.optimisers.adamw import make_optimiser, optimiser_tensors, restore_optimiser
+from heedful.training.schedule import lr_factor
 from heedful.training.state import Progress, load_state, save_state
 from training_samples import tiny_model
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300)
+
+
+def epoch_batches(lengths: list[int], seed: int, epoch: int, size: int, tokens: int | None = None) -> list[list[int]]:
+    return EpochRows(lengths, seed, size, tokens).batches(epoch)
+
+
+def same(name: str) -> float:
+    return 1.0
 
 
 @settings(max_examples=80, deadline=None)
@@ -37,6 +47,21 @@ def test_every_row_once_by_tokens(lengths: list[int], seed: int, epoch: int, tok
     for b in batches:
         assert len(b) == 1 or len(b) * max(lengths[r] for r in b) <= tokens
     assert batches == epoch_batches(lengths, seed, epoch, 8, tokens)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LENGTHS, st.integers(0, 100), st.integers(1, 40), st.none() | st.integers(16, 400), st.randoms())
+def test_steps_go_through_the_epochs(
+    lengths: list[int], seed: int, size: int, tokens: int | None, draw: random.Random
+) -> None:
+    """Step by step, or from any step on: the rows of a step hang on its number alone."""
+    rows = EpochRows(lengths, seed, size, tokens)
+    expected = [batch for epoch in range(3) for batch in rows.batches(epoch)]
+    assert [rows.steps(epoch) for epoch in range(3)] == [len(rows.batches(epoch)) for epoch in range(3)]
+    assert [rows.of_step(number) for number in range(len(expected))] == expected
+    places = draw.sample(range(len(expected)), min(5, len(expected)))
+    fresh = EpochRows(lengths, seed, size, tokens)
+    assert [fresh.of_step(number) for number in places] == [expected[number] for number in places]
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,7 +93,7 @@ def test_epochs_and_seeds_differ_and_padding_is_little() -> None:
 
 @given(st.lists(st.integers(), min_size=1, max_size=40, unique=True), st.integers(1, 60))
 def test_parts_of_a_step(rows: list[int], parts: int) -> None:
-    found = _parts(rows, parts)
+    found = in_parts(rows, parts)
     assert [r for part in found for r in part] == rows
     assert len(found) <= parts
     assert all(found)
@@ -95,9 +120,11 @@ def test_learning_rate(steps: int, warmup: float, schedule: str) -> None:
 
 
 def test_groups_of_the_optimiser(tmp_path: Path) -> None:
-    transformer, _ = tiny_model(tmp_path)
-    parameters = dict(transformer.named_parameters())
-    optimiser = make_optimiser(parameters, 0.25, 2, 0.5)
+    model = tiny_model(tmp_path, 3)
+    one = small(model, dataset(*texts(6)), recipe_of(tuning={"layer_decay": 0.5}), tmp_path / "store")
+    parameters = one.tuning.trainable()
+    assert parameters.keys() == dict(model[0].named_parameters()).keys()
+    optimiser = make_optimiser(parameters, 0.25, one.tuning.lr_scale)
     name_of = {p: name for name, p in parameters.items()}
     seen = {}
     for group in optimiser.param_groups:
@@ -109,9 +136,30 @@ def test_groups_of_the_optimiser(tmp_path: Path) -> None:
         assert decay == (0.25 if is_matrix else 0.0), name
         expected = {"body.embeddings.": 0.25, "body.blocks.0.": 0.5}
         assert scale == next((v for k, v in expected.items() if name.startswith(k)), 1.0), name
-    assert {scale_of(name, 2, 1.0) for name in parameters} == {1.0}
-    assert scale_of("body.blocks.11.attention.output.weight", 12, 0.9) == 1.0
-    assert scale_of("body.blocks.1.attention.output.weight", 12, 0.9) == pytest.approx(0.9**10)
+
+
+def test_each_layer_has_its_share_of_the_learning_rate(tmp_path: Path) -> None:
+    def scales(layers: int, decay: float) -> dict[str, float]:
+        model = tiny_model(tmp_path, 3, layers=layers)
+        recipe = recipe_of(tuning={"layer_decay": decay})
+        tuning = small(model, dataset(*texts(6)), recipe, tmp_path / "store").tuning
+        return {name: tuning.lr_scale(name) for name in tuning.trainable()}
+
+    assert set(scales(2, 1.0).values()) == {1.0}
+    twelve = scales(12, 0.9)
+    assert twelve["body.blocks.11.attention.output.weight"] == 1.0
+    assert twelve["body.blocks.1.attention.output.weight"] == pytest.approx(0.9**10)
+    assert twelve["body.embeddings.token.weight"] == pytest.approx(0.9**12)
+    assert twelve["heads.classify.output.weight"] == 1.0
+
+
+@pytest.mark.parametrize(("reads", "pooler"), [("pooled", True), ("mean", False)])
+def test_a_pooler_that_no_head_reads_is_left_out(reads: str, pooler: bool, tmp_path: Path) -> None:
+    """It has no gradient, and would only decay."""
+    model = tiny_model(tmp_path, 3, reads)
+    one = small(model, dataset(*texts(6)), recipe_of(), tmp_path / "store")
+    left_out = dict(model[0].named_parameters()).keys() - one.tuning.trainable().keys()
+    assert left_out == (set() if pooler else {"body.pooler.dense.weight", "body.pooler.dense.bias"})
 
 
 def _train(parameters: dict[str, nn.Parameter], optimiser: torch.optim.AdamW, start: int, steps: int) -> None:
@@ -137,19 +185,25 @@ def _some() -> dict[str, nn.Parameter]:
 
 def test_state_goes_to_disk_and_back(tmp_path: Path) -> None:
     straight = _some()
-    _train(straight, make_optimiser(straight, 0.1, 2, 1.0), 0, 9)
+    _train(straight, make_optimiser(straight, 0.1, same), 0, 9)
 
     first = _some()
-    optimiser = make_optimiser(first, 0.1, 2, 1.0)
+    optimiser = make_optimiser(first, 0.1, same)
     _train(first, optimiser, 0, 4)
-    progress = Progress(step=4, decay=0.1 + 0.2, best={"step": 2, "epoch": 1, "score": 1 / 3}, losses=[0.1, 2 / 3])
+    progress = Progress(
+        step=4,
+        decay=0.1 + 0.2,
+        best={"step": 2, "mark": 1, "epoch": 0.5, "score": 1 / 3},
+        losses=[{"loss": 0.1}, {"loss": 2 / 3, "penalty": 1e-9}],
+        objective={"place": [3, "a"]},
+    )
     best = {name: p.detach() * 2 for name, p in first.items()}
     save_state(tmp_path / "checkpoints", progress, first, optimiser, best)
     assert sorted(p.suffix for p in (tmp_path / "checkpoints").iterdir()) == [".json"] + [".safetensors"] * 3
 
     second = {name: nn.Parameter(torch.zeros_like(p)) for name, p in first.items()}
     assert not second["columns"].is_contiguous()
-    fresh = make_optimiser(second, 0.1, 2, 1.0)
+    fresh = make_optimiser(second, 0.1, same)
     found, found_best = load_state(tmp_path / "checkpoints", second, fresh)
     assert found == progress
     assert found_best is not None
@@ -161,13 +215,13 @@ def test_state_goes_to_disk_and_back(tmp_path: Path) -> None:
 
 def test_tensors_of_the_optimiser(tmp_path: Path) -> None:
     parameters = _some()
-    optimiser = make_optimiser(parameters, 0.1, 2, 1.0)
+    optimiser = make_optimiser(parameters, 0.1, same)
     assert optimiser_tensors(optimiser, parameters) == {}
     _train(parameters, optimiser, 0, 3)
     tensors = optimiser_tensors(optimiser, parameters)
     assert not any("never" in name for name in tensors)
     save_file(tensors, tmp_path / "o.safetensors")
-    other = make_optimiser(parameters, 0.1, 2, 1.0)
+    other = make_optimiser(parameters, 0.1, same)
     restore_optimiser(other, parameters, load_file(tmp_path / "o.safetensors"))
     again = optimiser_tensors(other, parameters)
     assert tensors.keys() == again.keys()
@@ -178,6 +232,6 @@ def test_tensors_of_the_optimiser(tmp_path: Path) -> None:
 def test_no_state_is_a_beginning(tmp_path: Path) -> None:
     parameters = _some()
     before = {name: p.detach().clone() for name, p in parameters.items()}
-    progress, best = load_state(tmp_path / "none", parameters, make_optimiser(parameters, 0.1, 2, 1.0))
+    progress, best = load_state(tmp_path / "none", parameters, make_optimiser(parameters, 0.1, same))
     assert (progress, best) == (Progress(), None)
     assert all(torch.equal(p, before[name]) for name, p in parameters.items())

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,13 +25,16 @@ from heedful.training import state as states
 from heedful.training.loop import Fit
 from heedful.training.run import execute
 from training_samples import (
+    FAMILY_CHANGES,
     Child,
     assert_same_run,
     everything_left,
     read_log,
+    sentences,
     tiny_recipe,
     write_csv,
     write_data,
+    write_family,
     write_tiny,
 )
 
@@ -125,6 +129,101 @@ def test_killed_many_times(
     survive(24, world(method, accumulate=parts), tmp_path, reference(method, parts), draw)
 
 
+FAMILIES = tuple(FAMILY_CHANGES)
+VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    **{f"{family}-full": (family, "full", {}) for family in FAMILIES},
+    "bert-frozen": ("bert", "frozen", {}),
+    "scores": ("bert", "full", {"scores": True}),
+    "chunks": ("bert", "full", {"max_length": 12, "long_texts": "chunk"}),
+    "batch-tokens": ("bert", "full", {"batch_tokens": 120}),
+    "marks-by-steps": ("bert", "full", {"steps": 13, "mark_steps": 4, "patience": 3}),
+    "marks-by-tokens": ("bert", "full", {"mark_tokens": 150}),
+    "solved": ("bert", "solved", {}),
+}
+"""What else a run can be: family, tuning, keys of [training]."""
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Recipe, Path]]:
+    """The recipe of a variant, and its uninterrupted run."""
+    folder = tmp_path_factory.mktemp("variants")
+    data = write_data(folder / "data")
+    rows = [(text, f"{sum(map(ord, text)) % 50 / 10}") for text, _ in sentences(52, seed=4)]
+    scores = {"train": str(write_csv(folder / "scores.csv", ("text", "label"), rows)), "text": "text", "label": "label"}
+
+    def variant(name: str) -> tuple[Recipe, Path]:
+        family, method, training = VARIANTS[name]
+        training = dict(training)
+        files = {**scores, "kind": "score"} if training.pop("scores", False) else data
+        model = folder / family / family
+        if not model.exists():
+            write_family(folder / family, family)
+        head = {"model": {"dropout": 0.3}} if method != "solved" else {}
+        recipe = tiny_recipe(model, files, method, training=training, **head)
+        directory = folder / "runs" / name / "run"
+        if not directory.exists():
+            execute(recipe, 7, directory, command="test", quiet=True)
+        return recipe, directory
+
+    return variant
+
+
+def kill_once(recipe: Recipe, directory: Path, draw: random.Random) -> bool:
+    """After a random step of the first ten, or, where there are no steps, as soon as it is at work; False if it ended
+    before that."""
+    child, goal, start = Child(recipe, 7, directory), draw.randint(1, 10), time.monotonic()
+    while child.process.is_alive() and time.monotonic() - start < 20:
+        if recipe.tuning.method == "solved":
+            if (directory / "manifest.json").exists():
+                time.sleep(goal / 30)
+                break
+        elif step_on_disk(directory) >= goal:
+            break
+        time.sleep(0.0002)
+    return child.kill()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_killed_once_whatever_is_trained(
+    name: str, variants: Callable[[str], tuple[Recipe, Path]], tmp_path: Path
+) -> None:
+    recipe, expected = variants(name)
+    draw = random.Random(name)
+    for life in range(10):
+        directory = tmp_path / str(life) / "run"
+        killed = kill_once(recipe, directory, draw)
+        if killed and recipe.tuning.method != "solved":
+            assert step_on_disk(directory) > 0
+        Child(recipe, 7, directory).finish()
+        assert_same_run(directory, expected)
+        if killed:
+            return
+    raise AssertionError("every run ended before it could be killed")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_killed_many_times_whatever_is_trained(
+    name: str, variants: Callable[[str], tuple[Recipe, Path]], tmp_path: Path
+) -> None:
+    recipe, expected = variants(name)
+    draw = random.Random(f"many {name}")
+    if recipe.tuning.method != "solved":
+        survive(16, recipe, tmp_path, expected, draw)
+        return
+    done = 0
+    for life in range(40):
+        directory = tmp_path / str(life) / "run"
+        while done < 16 and kill_once(recipe, directory, draw):
+            done += 1
+        Child(recipe, 7, directory).finish()
+        assert_same_run(directory, expected)
+        if done >= 16:
+            return
+    raise AssertionError(f"every run ended before it could be killed, but for {done}")
+
+
 class Dead(BaseException):
     """In place of the end of the process: nothing of ours catches it."""
 
@@ -198,7 +297,18 @@ def test_stopped_after_a_step(
 
 @pytest.mark.parametrize(
     ("key", "parts"),
-    [("step", 1), ("losses", 1), ("best", 1), ("best_decay", 1), ("log_bytes", 1), ("decay", 2), ("losses", 2)],
+    [
+        ("step", 1),
+        ("losses", 1),
+        ("best", 1),
+        ("best_decay", 1),
+        ("marks", 1),
+        ("log_bytes", 1),
+        ("tokens", 1),
+        ("forward_flops", 1),
+        ("decay", 2),
+        ("losses", 2),
+    ],
 )
 def test_a_state_that_lacks_a_part_would_be_noticed(
     key: str,
@@ -279,7 +389,7 @@ def test_a_directory_of_another_run_is_refused(
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 99}', '{"format": 1}'])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 99}', '{"format": 1}', '{"format": 2}'])
 def test_a_damaged_manifest_is_refused(content: str, world: Callable[..., Recipe], tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(RequestError, match=r"manifest\.json: (damaged|was written by another version)"):
@@ -362,6 +472,87 @@ def test_a_full_disk(world: Callable[..., Recipe], tmp_path: Path, monkeypatch: 
             execute(world("full"), 7, directory, quiet=True)
     assert step_on_disk(directory) == 3
     assert execute(world("full"), 7, directory, quiet=True)["state"] == "done"
+
+
+def change_manifest(directory: Path, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads((directory / "manifest.json").read_text())
+    change(manifest)
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    return manifest
+
+
+def test_the_manifest_has_the_numbers_of_its_format_and_its_engine(reference: Callable[[str, int], Path]) -> None:
+    manifest = json.loads((reference("full", 1) / "manifest.json").read_text())
+    assert (manifest["format"], manifest["engine"]) == (2, 1) == (runs.FORMAT, runs.ENGINE)
+
+
+@pytest.mark.parametrize("engine", [0, 2, None])
+def test_an_unfinished_run_of_another_engine_is_refused(
+    engine: int | None, world: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its steps lead to other bits: the rest would be a mixture."""
+    recipe, directory = world("full"), tmp_path / "run"
+    stop_after(3, recipe, directory, monkeypatch)
+
+    def another(manifest: dict[str, Any]) -> None:
+        manifest.update(engine=engine, heedful="0.0.7")
+        if engine is None:
+            del manifest["engine"]
+
+    change_manifest(directory, another)
+    before = {p: p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+    with pytest.raises(RequestError, match=r"was begun with heedful 0\.0\.7, whose steps lead to other bits") as caught:
+        execute(recipe, 7, directory, quiet=True)
+    assert str(caught.value).startswith(f"{directory}: ")
+    assert str(caught.value).endswith("or choose another directory with --out.")
+    assert {p: p.read_bytes() for p in directory.rglob("*") if p.is_file()} == before
+
+
+def test_a_finished_run_of_another_engine_is_left_as_it_is(
+    world: Callable[..., Recipe], reference: Callable[[str, int], Path], tmp_path: Path
+) -> None:
+    directory = tmp_path / "run"
+    shutil.copytree(reference("full", 1), directory)
+    written = change_manifest(directory, lambda manifest: manifest.update(engine=99))
+    before = {p: p.stat().st_mtime_ns for p in directory.rglob("*")}
+    assert execute(world("full"), 7, directory, quiet=True) == written
+    assert {p: p.stat().st_mtime_ns for p in directory.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    "lacks",
+    [
+        [("training", "steps"), ("training", "mark_steps"), ("training", "mark_tokens")],
+        [("objective", "class_weights"), ("evaluation", "test"), ("data", "redraw")],
+        [("objective",), ("tokenizer",), ("format",)],
+    ],
+)
+def test_an_unfinished_run_of_a_version_with_fewer_keys_goes_on(
+    lacks: list[tuple[str, ...]],
+    world: Callable[..., Recipe],
+    reference: Callable[[str, int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it does not say has its default, and leads to the same bits."""
+    recipe, directory = world("full"), tmp_path / "run"
+    stop_after(7, recipe, directory, monkeypatch)
+
+    def without(manifest: dict[str, Any]) -> None:
+        for *tables, key in lacks:
+            table = manifest["recipe"]
+            for name in tables:
+                table = table[name]
+            del table[key]
+
+    older = change_manifest(directory, without)["recipe"]
+    with pytest.raises(RequestError, match="another recipe or seed"):
+        execute(world("full", mark_steps=2), 7, directory, quiet=True)
+    execute(recipe, 7, directory, command="test", quiet=True)
+    assert change_manifest(directory, lambda manifest: None)["recipe"] == older  # it stays as it was begun
+    whole = json.loads((reference("full", 1) / "manifest.json").read_text())["recipe"]
+    change_manifest(directory, lambda manifest: manifest.update(recipe=whole))
+    assert_same_run(directory, reference("full", 1))
 
 
 def test_the_log_has_each_step_once(reference: Callable[[str, int], Path]) -> None:

@@ -15,14 +15,17 @@ import transformers
 import heedful
 from heedful.errors import RequestError, WorkError
 from heedful.models import shape as shapes
-from heedful.objectives.classify import Loss
+from heedful.models.batch import Batch
+from heedful.objectives import texts as objective_texts
+from heedful.objectives.classify import Classify
+from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
-from heedful.training import outcome as outcomes
+from heedful.storage.shared import SharedStore
 from heedful.training import run as runs
+from heedful.training.assembly import assemble, read_objective
 from heedful.training.loop import Fit
 from heedful.training.run import execute
-from heedful.training.setting import load_data
 from training_samples import (
     assert_same_run,
     read_log,
@@ -57,6 +60,23 @@ def finished(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     return run
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> SharedStore:
+    return SharedStore(tmp_path / "store")
+
+
+def judged(patch: pytest.MonkeyPatch, *scores: float) -> None:
+    """Dev is said to have these scores, one mark after another; the last again and again."""
+    inner, left = runs.dev_judge, list(scores)
+
+    def maker(recipe: Any, parts: Any) -> Any:
+        judge = inner(recipe, parts)
+        assert judge is not None
+        return lambda: {**judge(), "score": left.pop(0) if len(left) > 1 else left[0]}
+
+    patch.setattr(runs, "dev_judge", maker)
+
+
 def read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda word: pytest.fail(f"{word} in {path}"))
 
@@ -67,7 +87,8 @@ def test_the_manifest(method: str, finished: Callable[[str], Path], world: Any) 
     manifest = read(directory / "manifest.json")
     model = heedful.load(directory / "model")
     assert manifest["state"] == "done"
-    assert (manifest["format"], manifest["seed"], manifest["command"]) == (1, 7, "as typed")
+    assert (manifest["format"], manifest["engine"], manifest["seed"]) == (2, 1, 7)
+    assert manifest["command"] == "as typed"
     assert make_recipe(manifest["recipe"]).model_dump(exclude={"seeds"}) == (
         tiny_recipe(*world, method, evaluation={"baselines": True}).model_dump(exclude={"seeds"})
     )
@@ -83,15 +104,15 @@ def test_the_manifest(method: str, finished: Callable[[str], Path], world: Any) 
     assert cost["peak_memory_bytes"] > 1e7
     assert cost["flops"] > 0
     assert sorted(p.name for p in directory.iterdir() if not p.name.startswith(".")) == [
-        "log.jsonl", "manifest.json", "metrics.json", "model", "predictions",
+        "log.jsonl", "manifest.json", "metrics.json", "model", "predictions", "values",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("method", ["frozen", "full"])
-def test_predictions(method: str, finished: Callable[[str], Path], world: Any) -> None:
+def test_predictions(method: str, finished: Callable[[str], Path], world: Any, store: SharedStore) -> None:
     directory = finished(method)
     model = heedful.load(directory / "model")
-    data = load_data(tiny_recipe(*world).data)
+    data = load_data(tiny_recipe(*world).data, 7, store)
     metrics = read(directory / "metrics.json")
     for split, examples in data.splits().items():
         if split == "train":
@@ -105,7 +126,7 @@ def test_predictions(method: str, finished: Callable[[str], Path], world: Any) -
         assert [r[1] for r in rows] == [("bad", "good")[i] for i in p_nk.argmax(1)]
         ids = model.tokenizer.encode(examples.texts, 32)
         with torch.no_grad():  # the saved model, one text at a time, says the same
-            scores = torch.cat([model.transformer("classify", torch.tensor([t.ids])) for t in ids])
+            scores = torch.cat([model.transformer("classify", Batch(torch.tensor([t.ids]))) for t in ids])
         np.testing.assert_allclose(p_nk, scores.softmax(-1).numpy(), atol=1e-5)
         assert examples.labels is not None
         right = np.mean([r[1] == gold for r, gold in zip(rows, examples.labels, strict=True)])
@@ -120,7 +141,9 @@ def test_metrics(finished: Callable[[str], Path]) -> None:
     dev = [line for line in log if "dev" in line]
     assert [line["epoch"] for line in dev] == [1, 2, 3]
     best = max(dev, key=lambda line: (line["dev"]["accuracy"], -line["epoch"]))
-    assert metrics["best"] == {"step": best["step"], "epoch": best["epoch"], "score": best["dev"]["accuracy"]}
+    assert [line["mark"] for line in dev] == [1, 2, 3]
+    place = {key: best[key] for key in ("step", "mark", "epoch")}
+    assert metrics["best"] == {**place, "score": best["dev"]["accuracy"]}
     assert metrics["splits"]["dev"]["accuracy"] == best["dev"]["accuracy"]  # the weights kept are the best ones
     assert metrics["temperature"] > 0
     assert set(metrics["calibration"]) == {"dev", "test"}
@@ -141,7 +164,7 @@ def test_the_model_opens_in_transformers(world: Any, tmp_path: Path) -> None:
     batch = tokenizer(texts, padding=True, return_tensors="pt")
     with torch.no_grad():
         expected = theirs(**batch).logits
-        found = ours.transformer("classify", batch["input_ids"], batch["attention_mask"].bool())
+        found = ours.transformer("classify", Batch(batch["input_ids"], batch["attention_mask"].bool()))
     assert float((expected - found).abs().max()) < 1e-5
     start = heedful.load(world[0], body_only=True).transformer.body.blocks[0].attention.output.weight
     assert not torch.equal(ours.transformer.body.blocks[0].attention.output.weight, start)  # it is not the old body
@@ -149,17 +172,14 @@ def test_the_model_opens_in_transformers(world: Any, tmp_path: Path) -> None:
 
 def test_keep_best_or_last(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dev is told to be best after the first epoch: "best" is the model of a run that is stopped there."""
-    inner = runs.judge_dev
     found = {}
     for keep in ("best", "last"):
-        scores = iter([0.9, 0.8, 0.7])
         with monkeypatch.context() as patch:
-            patch.setattr(runs, "judge_dev", lambda r, s, scores=scores: {**inner(r, s), "score": next(scores)})
+            judged(patch, 0.9, 0.8, 0.7)
             execute(tiny_recipe(*world, training={"keep": keep}), 7, tmp_path / keep, quiet=True)
         found[keep] = dict(heedful.load(tmp_path / keep / "model").transformer.named_parameters())
     with monkeypatch.context() as patch:
-        scores = iter([0.9, 0.8, 0.7])
-        patch.setattr(runs, "judge_dev", lambda r, s: {**inner(r, s), "score": next(scores)})
+        judged(patch, 0.9, 0.8, 0.7)
         recipe = tiny_recipe(*world, training={"patience": 1})
         execute(recipe, 7, tmp_path / "patient", quiet=True)
     patient = dict(heedful.load(tmp_path / "patient/model").transformer.named_parameters())
@@ -176,13 +196,8 @@ def test_keep_best_or_last(world: Any, tmp_path: Path, monkeypatch: pytest.Monke
 def test_early_stopping_is_kept_over_an_interruption(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = runs.judge_dev
     recipe = tiny_recipe(*world, training={"patience": 1, "epochs": 5})
-
-    def by_epoch(r: Any, s: Any) -> Any:
-        return {**inner(r, s), "score": 0.5}
-
-    monkeypatch.setattr(runs, "judge_dev", by_epoch)
+    judged(monkeypatch, 0.5)
     execute(recipe, 7, tmp_path / "straight/run", command="x", quiet=True)
     assert max(line["epoch"] for line in read_log(tmp_path / "straight/run")) == 2
     with monkeypatch.context() as patch:
@@ -197,20 +212,21 @@ def test_a_loss_that_is_not_finite_stops_before_the_step(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe, directory = tiny_recipe(*world), tmp_path / "run"
-    inner, count, batches = Loss.sum, 0, []
+    inner, count, batches = Classify.loss_sum, 0, []
     step = Fit._step
 
-    def poisoned(self: Loss, scores: Any, targets: Any) -> Any:
+    def poisoned(self: Classify, scores: Any, targets: Any) -> Any:
         nonlocal count
         count += 1
         return inner(self, scores, targets) * (float("nan") if count == 7 else 1)
 
-    def remembered(self: Fit, rows: list[int], *rest: Any) -> None:
-        batches.append([self.rows[r] for r in rows])
-        step(self, rows, *rest)
+    def remembered(self: Fit, one: Any) -> None:
+        assert isinstance(self.objective, Classify)
+        batches.append([self.objective.data.train.rows[r] for r in one.rows])
+        step(self, one)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Loss, "sum", poisoned)
+        patch.setattr(Classify, "loss_sum", poisoned)
         patch.setattr(Fit, "_step", remembered)
         with pytest.raises(WorkError, match=r"step 7: the loss is not finite") as caught:
             execute(recipe, 7, directory, command="x", quiet=True)
@@ -225,16 +241,16 @@ def test_a_loss_that_is_not_finite_stops_before_the_step(
 def test_a_gradient_that_is_not_finite_stops_before_the_step(
     clip: float | None, world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = Loss.sum
+    inner = Classify.loss_sum
     counts = iter(range(100))
 
-    def poisoned(self: Loss, scores: Any, targets: Any) -> Any:
+    def poisoned(self: Classify, scores: Any, targets: Any) -> Any:
         loss = inner(self, scores, targets)
         if next(counts) == 4:
             loss.register_hook(lambda gradient: gradient * float("inf"))
         return loss
 
-    monkeypatch.setattr(Loss, "sum", poisoned)
+    monkeypatch.setattr(Classify, "loss_sum", poisoned)
     with pytest.raises(WorkError, match=r"step 5: the gradient is not finite"):
         execute(tiny_recipe(*world, training={"clip": clip}), 7, tmp_path / "run", quiet=True)
     assert read(tmp_path / "run/checkpoints/state.json")["step"] == 4
@@ -277,7 +293,7 @@ def test_a_score_that_cannot_be_judged(world: Any, tmp_path: Path) -> None:
     recipe = tiny_recipe(world[0], {**data, "kind": "score"}, training={"epochs": 2})
     execute(recipe, 7, tmp_path / "run", quiet=False)
     metrics = read(tmp_path / "run/metrics.json")
-    assert metrics["best"] == {"step": metrics["best"]["step"], "epoch": 1, "score": None}
+    assert metrics["best"] == {"step": metrics["best"]["step"], "mark": 1, "epoch": 1, "score": None}
     assert metrics["splits"]["dev"]["pearson"] is None
 
 
@@ -328,18 +344,23 @@ def test_pairs_and_a_test_split_with_hidden_labels(method: str, world: Any, tmp_
     tokens = model.tokenizer.encode([(a, b) for a, b, _ in rows[48:]], 32)
     with torch.no_grad():
         scores = torch.cat(
-            [model.transformer("classify", torch.tensor([t.ids]), None, torch.tensor([t.segments])) for t in tokens]
+            [
+                model.transformer("classify", Batch(torch.tensor([t.ids]), None, torch.tensor([t.segments])))
+                for t in tokens
+            ]
         )
     expected = scores.softmax(-1).numpy()
     np.testing.assert_allclose(np.array([[float(x) for x in r[2:]] for r in found]), expected, atol=1e-5)
 
 
-def test_long_texts_in_chunks(world: Any, tmp_path: Path) -> None:
+def test_long_texts_in_chunks(world: Any, tmp_path: Path, store: SharedStore) -> None:
     recipe = tiny_recipe(*world, training={"max_length": 8, "long_texts": "chunk", "epochs": 1})
     manifest = execute(recipe, 7, tmp_path / "chunk", quiet=True)
     assert manifest["cost"]["truncated_share"] == 0
     model = heedful.load(tmp_path / "chunk/model")
-    texts = load_data(recipe.data).test.texts
+    test = load_data(recipe.data, 7, store).test
+    assert test is not None
+    texts = test.texts
     _, rows = read_tsv(tmp_path / "chunk/predictions/test.tsv")
     written = np.array([[float(x) for x in row[2:]] for row in rows])
     found = model.predict(texts)
@@ -386,16 +407,13 @@ def test_random_weights_with_a_tokenizer_of_ones_own(
         execute(recipe, 7, tmp_path / "d", quiet=True)
 
 
-def test_fresh_top_layers(world: Any, tmp_path: Path) -> None:
+def test_fresh_top_layers(world: Any, tmp_path: Path, store: SharedStore) -> None:
     """They differ with the seed, and the layers below do not."""
-    from heedful.training.setting import prepare
-    from heedful.training.shelf import Shelf
-
     found = []
     for seed in (1, 2):
         recipe = tiny_recipe(*world, tuning={"reinit_layers": 1})
-        setting = prepare(recipe, seed, load_data(recipe.data), Shelf(tmp_path / "shelf"))
-        found.append({n: p.detach().clone() for n, p in setting.checkpoint.transformer.named_parameters()})
+        parts = assemble(recipe, seed, read_objective(recipe, seed, store), store)
+        found.append({n: p.detach().clone() for n, p in parts.checkpoint.transformer.named_parameters()})
     differ = {n for n in found[0] if not torch.equal(found[0][n], found[1][n])}
     assert any(n.startswith("body.blocks.1.") for n in differ)
     assert all(n.startswith(("body.blocks.1.", "heads.")) for n in differ)
@@ -418,22 +436,24 @@ def test_requests_that_cannot_be_met(tables: dict[str, Any], words: str, world: 
     assert str(caught.value).strip().endswith(".")
 
 
-def test_a_few_rows_only(world: Any, tmp_path: Path) -> None:
-    data = load_data(tiny_recipe(*world, data={"limit": 10}).data)
-    again = load_data(tiny_recipe(*world, data={"limit": 10}).data)
+def test_a_few_rows_only(world: Any, tmp_path: Path, store: SharedStore) -> None:
+    data = load_data(tiny_recipe(*world, data={"limit": 10}).data, 7, store)
+    again = load_data(tiny_recipe(*world, data={"limit": 10}).data, 8, SharedStore(tmp_path / "other"))
     assert len(data.train) == 10
     assert data.train == again.train
     assert data.train.rows == sorted(data.train.rows)
     assert any("10 of 40 rows" in note for note in data.notes)
-    half = load_data(tiny_recipe(*world, data={"fraction": 0.5}).data)
+    half = load_data(tiny_recipe(*world, data={"fraction": 0.5}).data, 7, store)
     assert set(data.train.rows) < set(half.train.rows)  # fewer rows are a part of more
     assert len(half.train) == 20
+    drawn = [load_data(tiny_recipe(*world, data={"limit": 10, "redraw": True}).data, s, store) for s in (7, 7, 8)]
+    assert drawn[0].train == drawn[1].train != drawn[2].train
 
 
 def test_predictions_do_not_depend_on_their_batch(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: Callable[[str], Path]
 ) -> None:
-    monkeypatch.setattr(outcomes, "_ROWS", 3)
+    monkeypatch.setattr(objective_texts, "_ROWS", 3)
     recipe: Recipe = tiny_recipe(*world, evaluation={"baselines": True})
     execute(recipe, 7, tmp_path / "run", quiet=True)
     for split in ("dev", "test"):

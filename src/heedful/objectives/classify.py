@@ -1,134 +1,370 @@
-"""Classify (or score) a text or a pair: what the items are, how they become a batch, and what is lost.
+"""Classify (or score) a text or a pair: cross-entropy over classes, or a score's squared error.
 
-Letters: b texts, c chunks of them (b of them if no text is chunked), t tokens, k classes.
+Letters: b texts, k classes, n examples of a set.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
+from heedful.checkpoints.directory import Checkpoint
+from heedful.checkpoints.heads import NewHead
+from heedful.data.examples import Dataset, Examples
 from heedful.errors import RequestError
-from heedful.models.batch import Batch, pad
-from heedful.text.tokenizer import Tokenizer
+from heedful.evaluation.baselines import baselines
+from heedful.evaluation.calibration import apply as probabilities
+from heedful.evaluation.calibration import before_and_after, fit_temperature
+from heedful.evaluation.metrics import (
+    CLASS_METRICS,
+    NUMBER_METRICS,
+    Floats,
+    Metric,
+    class_columns,
+    fill_in,
+    number_columns,
+)
+from heedful.evaluation.scores import score_classes, score_numbers
+from heedful.evaluation.statistics.classes import Predictions, statistics_of_predictions
+from heedful.models.flops import forward_flops
+from heedful.models.shape import Shape
+from heedful.nn.heads import ONE_STATE, Reads
+from heedful.objectives.loading import load_data
+from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
+from heedful.objectives.rows import EpochRows, in_parts, padding_share
+from heedful.objectives.texts import Text, TextReader, make_texts, pack_texts, unpack_texts
+from heedful.recipes.schema import ObjectiveTable, Recipe
+from heedful.storage.shared import SharedStore
+
+HEAD = "classify"
+TERM = "loss"
+_ERRORS = 20
 
 
-@dataclass(slots=True)
-class Item:
-    """One text as token ids: one chunk, or several if it is long and chunks were asked for."""
+class ClassifyTable(ObjectiveTable):
+    kind: Literal["classify"] = "classify"
+    """Give a text, or a pair of texts, one of several classes, or a score."""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """Share of the target that is spread over all classes."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """"balanced" weighs each class by the inverse of its frequency in train."""
 
-    chunks: list[list[int]]
-    segments: list[int] | None
-    truncated: bool
+
+class Classify(Objective):
+    Table = ClassifyTable
+    METRICS = (*CLASS_METRICS.values(), *NUMBER_METRICS.values())
+
+    def __init__(self, recipe: Recipe, seed: int, data: Dataset) -> None:
+        self.recipe, self.seed, self.data = recipe, seed, data
+        splits = {"train": data.train, "dev": data.dev, "test": data.test if recipe.evaluation.test else None}
+        self.splits: dict[str, Examples] = {name: e for name, e in splits.items() if e is not None and len(e)}
+        self.targets = {name: t for name, e in self.splits.items() if (t := _targets(data, e)) is not None}
+        self.class_weights: Tensor | None = None
+        if self._table.class_weights == "balanced" and data.kind == "classes":
+            self.class_weights = balanced_weights(self.targets["train"].tolist(), len(data.labels))
+        self.items: dict[str, list[Text]] = {}
 
     @property
-    def tokens(self) -> int:
-        return sum(map(len, self.chunks))
+    def _table(self) -> ClassifyTable:
+        assert isinstance(self.recipe.objective, ClassifyTable)
+        return self.recipe.objective
 
+    # The data
 
-def make_items(
-    tokenizer: Tokenizer,
-    texts: Sequence[str],
-    pairs: Sequence[str] | None,
-    max_length: int,
-    chunked: bool = False,
-    segments: bool = True,
-) -> list[Item]:
-    rows = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
-    encoded = tokenizer.encode(rows, None if chunked else max_length)
-    items = []
-    for tokens in encoded:
-        if not tokens.ids:
-            raise RequestError("a text has no tokens at all, and this tokenizer adds none; leave empty texts out.")
-        chunks = [tokens.ids]
-        if chunked and len(tokens.ids) > max_length:
-            chunks = _chunks(tokens.ids, max_length, tokenizer)
-        items.append(Item(chunks, tokens.segments if segments and pairs is not None else None, tokens.truncated))
-    return items
+    @staticmethod
+    def check(recipe: Recipe) -> None:
+        data = recipe.data
+        if data.name is None and data.train is None:
+            raise RequestError("[data] needs either name or train.")
+        if data.train is not None and (data.text is None or data.label is None):
+            raise RequestError("data.train needs data.text and data.label, the names of its columns.")
+        if recipe.training.long_texts == "chunk" and data.pair is not None:
+            raise RequestError('training.long_texts = "chunk" is for single texts, not for pairs.')
 
+    @classmethod
+    def read(cls, recipe: Recipe, seed: int, store: SharedStore) -> "Classify":
+        data = load_data(recipe.data, seed, store)
+        if len(data.train) == 0:
+            raise RequestError(f"{data.name}: there are no rows to train on.")
+        if recipe.training.long_texts == "chunk" and data.train.pairs is not None:
+            raise RequestError('training.long_texts = "chunk" is for single texts, not for pairs.')
+        _check_metric(recipe, data)
+        table = recipe.objective
+        assert isinstance(table, ClassifyTable)
+        if data.kind == "score" and (table.label_smoothing or table.class_weights != "none"):
+            raise RequestError("objective.label_smoothing and objective.class_weights are for classes, not for scores.")
+        return cls(recipe, seed, data)
 
-def pack_items(items: Sequence[Item]) -> dict[str, Tensor]:
-    """As tensors, to be kept in a file."""
-    segments = [item.segments or [] for item in items]
-    columns = {
-        "ids": [i for item in items for chunk in item.chunks for i in chunk],
-        "lengths": [len(chunk) for item in items for chunk in item.chunks],
-        "chunks": [len(item.chunks) for item in items],
-        "truncated": [int(item.truncated) for item in items],
-        "segments": [i for row in segments for i in row],
-    }
-    return {name: torch.tensor(values, dtype=torch.int32) for name, values in columns.items()}
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        if self.data.kind == "score":
+            return tuple(NUMBER_METRICS.values())
+        return tuple(m for m in CLASS_METRICS.values() if m.name != "f1" or len(self.data.labels) == 2)
 
+    def description(self) -> dict[str, Any]:
+        data = self.data
+        return {
+            "name": data.name,
+            "kind": data.kind,
+            "labels": list(data.labels),
+            "sizes": {name: len(examples) for name, examples in self.splits.items()},
+            "fingerprints": data.fingerprints,
+            "hidden": list(data.hidden),
+            "licence": data.licence,
+            "contamination": data.contamination,
+            "notes": data.notes,
+        }
 
-def unpack_items(tensors: Mapping[str, Tensor]) -> list[Item]:
-    columns = {name: iter(t.tolist()) for name, t in tensors.items()}
-    with_segments = len(tensors["segments"]) > 0
-    items = []
-    for count, truncated in zip(columns["chunks"], columns["truncated"], strict=True):
-        lengths = list(islice(columns["lengths"], count))
-        chunks = [list(islice(columns["ids"], n)) for n in lengths]
-        segments = list(islice(columns["segments"], sum(lengths))) if with_segments else None
-        items.append(Item(chunks, segments, bool(truncated)))
-    return items
+    def examples(self, name: str) -> list[dict[str, Any]]:
+        e = self.splits[name]
+        gold: Sequence[Any] = e.labels or e.scores or [None] * len(e)
+        pairs: Sequence[Any] = e.pairs or [None] * len(e)
+        columns = zip(e.rows, gold, e.texts, pairs, strict=True)
+        return [{"row": row, "gold": g, "text": text, "pair": pair} for row, g, text, pair in columns]
 
+    def texts(self) -> Iterable[str]:
+        return [*self.data.train.texts, *(self.data.train.pairs or [])]
 
-def _chunks(ids: list[int], max_length: int, tokenizer: Tokenizer) -> list[list[int]]:
-    """Pieces of equal length, each between the special tokens that stand around the whole."""
-    head = [ids[0]] if ids[0] == tokenizer.cls_id else []
-    tail = [ids[-1]] if ids[-1] == tokenizer.sep_id else []
-    inner = ids[len(head) : len(ids) - len(tail)]
-    room = max_length - len(head) - len(tail)
-    count = -(-len(inner) // room)
-    size = -(-len(inner) // count)
-    return [head + inner[at : at + size] + tail for at in range(0, len(inner), size)]
+    # The model
 
+    def heads(self, reads: Reads | None) -> Mapping[str, NewHead]:
+        table, training = self.recipe.model, self.recipe.training
+        labels = self.data.labels if self.data.kind == "classes" else ("score",)
+        if table.pooling is not None:
+            reads = "pooled" if table.pooling == "cls" else table.pooling
+        return {HEAD: NewHead(table.head, labels, reads, table.dropout, training.long_texts == "chunk")}
 
-def collate(items: Sequence[Item], pad_id: int | None, device: torch.device) -> tuple[Batch, Tensor | None]:
-    """The chunks of all items, and which item each belongs to (None if every item is one chunk)."""
-    chunks = [chunk for item in items for chunk in item.chunks]
-    segments = [item.segments for item in items if item.segments is not None]
-    batch = pad(chunks, segments or None, pad_id, device)
-    if len(chunks) == len(items):
-        return batch, None
-    return batch, torch.tensor([i for i, item in enumerate(items) for _ in item.chunks], device=device)
+    def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
+        table, tokenizer, shape = self.recipe.training, checkpoint.tokenizer, checkpoint.transformer.shape
+        assert tokenizer is not None
+        if table.max_length > shape.longest:
+            raise RequestError(f"training.max_length = {table.max_length}, but the model reads {shape.longest} tokens.")
+        chunked, segments = table.long_texts == "chunk", shape.segments > 1
+        data = self.recipe.data
+        rows = [data.limit, data.fraction, self.seed if data.redraw else None]
+        for name, e in self.splits.items():
+            made = partial(make_texts, tokenizer, e.texts, e.pairs, table.max_length, chunked, segments)
+            key = {**self._facts(facts), "rows": rows if name == "train" else None}
+            self.items[name] = unpack_texts(store.tensors(key, name, lambda made=made: pack_texts(made())))  # type: ignore[misc]
+            for i, text in enumerate(self.items[name]):
+                text.place = (name, i)
+        self.one_read = checkpoint.transformer.head_shapes[HEAD].reads in ONE_STATE
+        self._order_rows([text.tokens for text in self.items["train"]])
 
+    def _order_rows(self, lengths: Sequence[int]) -> None:
+        table = self.recipe.training
+        self.rows = EpochRows(lengths, self.seed, table.batch_size, table.batch_tokens)
 
-def average_chunks(x_cd: Tensor, owner_c: Tensor | None) -> Tensor:
-    """The features of each text: the mean over its chunks."""
-    if owner_c is None:
-        return x_cd
-    texts = int(owner_c[-1]) + 1
-    total = x_cd.new_zeros(texts, x_cd.shape[1]).index_add(0, owner_c, x_cd)
-    count = x_cd.new_zeros(texts).index_add(0, owner_c, x_cd.new_ones(len(x_cd)))
-    return total / count[:, None]
+    def _facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """What token ids depend on, but for the rows that are trained on."""
+        table, data = self.recipe.training, self.recipe.data
+        keys = data.model_dump(mode="json", exclude={"limit", "fraction", "redraw"})
+        length = [table.max_length, table.long_texts]
+        return {"model": dict(facts), "data": [self.data.fingerprints, keys], "length": length}
 
+    def token_ids(self) -> Iterable[int]:
+        every = chain.from_iterable(self.items.values())
+        return (i for text in every for chunk in text.chunks for i in chunk)
 
-@dataclass(frozen=True)
-class Loss:
-    """Cross-entropy over classes, or a score's squared error, as a sum: the step divides by the sum of `weights`."""
+    def renumber(self, new_id: Sequence[int]) -> None:
+        for text in chain.from_iterable(self.items.values()):
+            text.chunks = [[new_id[i] for i in chunk] for chunk in text.chunks]
 
-    classes: int
-    """0: a score."""
-    smoothing: float = 0.0
-    class_weights: Tensor | None = None
+    def cached_texts(self) -> Mapping[str, Sequence[Text]]:
+        return self.items
 
-    def weights(self, targets_b: Tensor) -> Tensor:
+    def texts_are_cached(self) -> None:
+        self._order_rows([1] * len(self.items["train"]))
+
+    # A step
+
+    def epoch_steps(self, epoch: int) -> int:
+        return self.rows.steps(epoch)
+
+    def step(self, number: int) -> Step:
+        return self._step(self.rows.of_step(number))
+
+    def everything(self) -> Step:
+        return self._step(range(len(self.items["train"])))
+
+    def _step(self, rows: Sequence[int]) -> Step:
+        return Step(rows, [len(chunk) for r in rows for chunk in self.items["train"][r].chunks])
+
+    def counts(self, step: Step) -> dict[str, float]:
+        return {TERM: float(self._weights(self.targets["train"][list(step.rows)]).sum())}
+
+    def losses(
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+    ) -> Iterator[Partial]:
+        for part, rows in enumerate(in_parts(step.rows, parts)):
+            reseed(part)
+            scores_bk = reader.scores([self.items["train"][r] for r in rows], HEAD)
+            loss = self.loss_sum(scores_bk, self.targets["train"][list(rows)].to(reader.device)) / counts[TERM]
+            yield Partial(loss, {TERM: loss.detach()})
+
+    def loss_sum(self, scores_bk: Tensor, targets_b: Tensor) -> Tensor:
+        """Cross-entropy over classes, or a score's squared error, summed over the texts by their classes' weights."""
+        scores_bk = scores_bk.to(torch.promote_types(scores_bk.dtype, torch.float32))  # bfloat16 is too coarse here
+        if self.data.kind == "score":
+            return ((scores_bk[:, 0] - targets_b) ** 2).sum()
+        smoothing = self._table.label_smoothing
+        losses_b = F.cross_entropy(scores_bk, targets_b, reduction="none", label_smoothing=smoothing)
+        return (losses_b * self._weights(targets_b)).sum()
+
+    def _weights(self, targets_b: Tensor) -> Tensor:
         if self.class_weights is None:
             return torch.ones(len(targets_b), device=targets_b.device)
-        return self.class_weights[targets_b]
+        return self.class_weights.to(targets_b.device)[targets_b]
 
-    def sum(self, scores_bk: Tensor, targets_b: Tensor) -> Tensor:
-        scores_bk = scores_bk.to(torch.promote_types(scores_bk.dtype, torch.float32))  # bfloat16 is too coarse here
-        if not self.classes:
-            return ((scores_bk[:, 0] - targets_b) ** 2).sum()
-        losses_b = F.cross_entropy(scores_bk, targets_b, reduction="none", label_smoothing=self.smoothing)
-        return (losses_b * self.weights(targets_b)).sum()
+    def forward_flops(self, step: Step, shape: Shape) -> int:
+        return forward_flops(shape, step.lengths, self.one_read)
+
+    def where(self, step: Step) -> str:
+        numbers = [self.data.train.rows[r] for r in step.rows]
+        return f"rows {', '.join(map(str, numbers[:8]))}{' …' if len(numbers) > 8 else ''}"
+
+    # How well it went
+
+    def sets(self) -> dict[str, bool]:
+        return {name: name in self.targets for name in self.splits if name != "train"}
+
+    def judge(self, reader: TextReader, name: str) -> Judgement:
+        scores_nk = reader.all_scores(self.items[name], HEAD).numpy()
+        rows, labels = self.splits[name].rows, self.data.labels
+        gold = self.targets[name].numpy() if name in self.targets else None
+        if self.data.kind == "score":
+            predicted_n = scores_nk[:, 0]
+            columns = {} if gold is None else number_columns(gold, predicted_n)
+            metrics = {} if gold is None else fill_in(score_numbers(gold, predicted_n), columns, self.metrics)
+            lines = [(f"{x:.6g}",) for x in predicted_n]
+            return Judgement(metrics, rows, columns, ("score",), lambda: lines, scores_nk)
+        p_nk = probabilities(scores_nk)
+        columns = {} if gold is None else class_columns(gold, p_nk)
+        metrics = {} if gold is None else fill_in(score_classes(gold, p_nk, labels), columns, self.metrics)
+        header = ("label", *(f"p:{label}" for label in labels))
+
+        def predictions() -> Iterator[Sequence[str]]:
+            return ((labels[int(p_k.argmax())], *(f"{p:.6f}" for p in p_k)) for p_k in p_nk)
+
+        return Judgement(metrics, rows, columns, header, predictions, scores_nk)
+
+    def conclude(self, judgements: Mapping[str, Judgement]) -> dict[str, Any]:
+        """The temperature that dev asks for, what it changes, and the most confident errors."""
+        if self.data.kind == "score":
+            return {}
+        raw = {name: j.raw for name, j in judgements.items() if name in self.targets and j.raw is not None}
+        more: dict[str, Any] = {}
+        if "dev" in raw:
+            temperature = fit_temperature(raw["dev"], self.targets["dev"].tolist())
+            more["temperature"] = temperature
+            more["calibration"] = {
+                name: before_and_after(scores_nk, self.targets[name].tolist(), temperature)
+                for name, scores_nk in raw.items()
+            }
+        more["errors"] = [e for name, scores_nk in raw.items() for e in self._errors(name, probabilities(scores_nk))]
+        return more
+
+    def _errors(self, name: str, p_nk: Floats) -> list[dict[str, Any]]:
+        """The most confident mistakes, worst first."""
+        gold, labels, examples = self.targets[name].numpy(), self.data.labels, self.examples(name)
+        wrong = np.flatnonzero(p_nk.argmax(axis=1) != gold)
+        worst = wrong[np.argsort(-p_nk[wrong].max(axis=1), kind="stable")][:_ERRORS]
+        return [
+            {
+                "split": name,
+                **examples[i],
+                "predicted": labels[int(p_nk[i].argmax())],
+                "probability": float(p_nk[i].max()),
+            }
+            for i in map(int, worst)
+        ]
+
+    def baselines(self) -> dict[str, dict[str, Any]]:
+        """They depend on the data alone: one seed serves every run. They look at the test set whether or not a run may,
+        since they are made once for all; a run that may not is told nothing of it."""
+        data = self.data
+        sets = {name: e for name, e in (("dev", data.dev), ("test", data.test)) if e is not None and len(e)}
+        gold = {name: None if (t := _targets(data, e)) is None else t.tolist() for name, e in sets.items()}
+        classes = len(data.labels) if data.kind == "classes" else None
+        made = baselines(
+            data.train.texts,
+            data.train.pairs,
+            self.targets["train"].tolist(),
+            {name: (e.texts, e.pairs, gold[name]) for name, e in sets.items()},
+            classes,
+            0,
+            data.labels if classes else None,
+        )
+        for baseline in made.values():
+            for name, columns in baseline["values"].items():
+                fill_in(baseline[name], {key: np.asarray(column) for key, column in columns.items()}, self.metrics)
+                columns["row"] = sets[name].rows
+        made["tfidf"]["tested"] = True
+        return made
+
+    def study_statistics(
+        self,
+        chosen: str,
+        predictions: Mapping[str, Predictions],
+        examples: Mapping[str, Sequence[Mapping[str, Any]]],
+        judged: str,
+    ) -> dict[str, Any]:
+        if self.data.kind == "score":
+            return {}
+        return statistics_of_predictions(chosen, predictions, examples, judged, self.data.labels)
+
+    def finish(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.tokenizer is not None:  # what is beyond it was cut in training, and will be
+            checkpoint.tokenizer.max_length = self.recipe.training.max_length
+
+    def reading(self) -> dict[str, float]:
+        chunk_lengths = [[len(chunk) for chunk in text.chunks] for text in self.items["train"]]
+        return {
+            "padding_share": padding_share(self.rows.batches(0), chunk_lengths),
+            "truncated_share": sum(text.truncated for text in self.items["train"]) / len(self.items["train"]),
+        }
+
+    def sample(self, rows: int) -> "Classify":
+        """So many rows of about the mean length: batches are made of rows of similar length."""
+        train = self.data.train
+        lengths = [len(text) + len(pair) for text, pair in train.identities()]
+        mean = sum(lengths) / max(1, len(lengths))
+        typical = sorted(sorted(range(len(lengths)), key=lambda i: abs(lengths[i] - mean))[:rows])
+        return Classify(self.recipe, self.seed, replace(self.data, train=train.take(typical), dev=None, test=None))
+
+
+OBJECTIVE = Classify
 
 
 def balanced_weights(targets: Sequence[int], classes: int) -> Tensor:
     """n / (k · n_class): a class's weight is the inverse of its frequency, 1 on average over the rows."""
     counts = torch.bincount(torch.tensor(targets), minlength=classes).clamp(min=1)
     return len(targets) / (classes * counts.float())
+
+
+def _targets(data: Dataset, examples: Examples) -> Tensor | None:
+    """Class numbers, or scores; None where they are hidden."""
+    if data.kind == "score":
+        return None if examples.scores is None else torch.tensor(examples.scores, dtype=torch.float32)
+    if examples.labels is None:
+        return None
+    number = {name: i for i, name in enumerate(data.labels)}
+    return torch.tensor([number[label] for label in examples.labels])
+
+
+def _check_metric(recipe: Recipe, data: Dataset) -> None:
+    wanted = recipe.evaluation.metric
+    fitting = NUMBER_METRICS if data.kind == "score" else CLASS_METRICS
+    if wanted not in ("auto", *fitting):
+        raise RequestError(
+            f'evaluation.metric = "{wanted}" does not go with {data.kind}; choose {", ".join(fitting)}, or "auto".'
+        )
+    if wanted == "f1" and len(data.labels) != 2:
+        raise RequestError('evaluation.metric = "f1" is for two classes; use "macro_f1".')

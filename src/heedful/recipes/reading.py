@@ -1,29 +1,38 @@
-"""From TOML to a checked `Recipe`: every mistake is one sentence with the key and, if it is near, the right one."""
+"""From TOML to a checked `Recipe`: every mistake is one sentence with the key and, if one is similar, the right key."""
 
 import difflib
+import functools
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
+from heedful import plugins
 from heedful.errors import RequestError
 from heedful.recipes.schema import Range, Recipe, StudyTable
 
 
 def builtin_names() -> list[str]:
-    return sorted(p.name.removesuffix(".toml") for p in _folder().iterdir() if p.name.endswith(".toml"))
+    return sorted(p.name.removesuffix(".toml") for p in _builtin_folder().iterdir() if p.name.endswith(".toml"))
 
 
 def read_recipe(source: str | Path, settings: Sequence[str] = ()) -> Recipe:
     """A file, or the name of a built-in recipe; `settings` are `key=value` in TOML, later ones win."""
-    content, place = _content(source)
-    for setting in settings:
-        key, value = _setting(setting)
-        _put(content, key, value)
+    content, place = read_toml(source)
+    written = content.get("training")
+    length = set(written) & {"steps", "epochs"} if isinstance(written, dict) else set()
+    if len(length) == 2:
+        raise RequestError(f"{place}: training.steps and training.epochs both say how long to train; keep one of them.")
+    parsed = [_parse_setting(setting) for setting in settings]
+    for key, other in (("steps", "epochs"), ("epochs", "steps")):  # what is said now takes the other's place
+        if ["training", key] in [name for name, _ in parsed] and other in length:
+            del content["training"][other]
+    for name, value in parsed:
+        _set_key(content, name, value)
     return make_recipe(content, place)
 
 
@@ -31,43 +40,74 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """`key=value` settings as the tables that they make."""
     content: dict[str, Any] = {}
     for setting in settings:
-        _put(content, *_setting(setting))
+        _set_key(content, *_parse_setting(setting))
     return content
 
 
 def sweep_settings(sweeps: Sequence[str], curve: str | None = None) -> list[str]:
     """`key=value,value` or `key=low..high`, and the `size,size` of a learning curve, as settings of [study]."""
-    found = []
+    settings = []
     if curve is not None:
-        sizes = [_setting(f"x={size}")[1] for size in curve.split(",")]
-        found.append(f"study.curve={json.dumps(sizes)}")
+        sizes = [_parse_setting(f"x={size}")[1] for size in curve.split(",")]
+        settings.append(f"study.curve={json.dumps(sizes)}")
     for sweep in sweeps:
         key, equals, values = sweep.partition("=")
         if not equals or not key.strip() or not values.strip():
             raise RequestError(f"--sweep {sweep}: write key=value,value, such as training.lr=1e-4,3e-4.")
-        ends = [_setting(f"x={end}")[1] for end in values.split("..")]
+        ends = [_parse_setting(f"x={end}")[1] for end in values.split("..")]
         if len(ends) == 2 and all(isinstance(end, int | float) for end in ends):
             log = "true" if ends[0] > 0 and ends[1] / ends[0] >= 10 else "false"
-            found.append(f"study.{key.strip()}={{low = {ends[0]!r}, high = {ends[1]!r}, log = {log}}}")
+            settings.append(f"study.{key.strip()}={{low = {ends[0]!r}, high = {ends[1]!r}, log = {log}}}")
             continue
-        parsed = [_setting(f"x={value}")[1] for value in values.split(",")]
-        found.append(f"study.{key.strip()}={json.dumps(parsed)}")  # a list in JSON is one in TOML
-    return found
+        parsed = [_parse_setting(f"x={value}")[1] for value in values.split(",")]
+        settings.append(f"study.{key.strip()}={json.dumps(parsed)}")  # a list in JSON is one in TOML
+    return settings
 
 
 def make_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
     try:
-        recipe = Recipe.model_validate(content)
-    except ValidationError as error:
-        raise RequestError(f"{place}: {_sentence(error)}") from None
-    _refuse_contradictions(recipe, place)
+        kind, method = _plugin_name(content, "objective", "kind"), _plugin_name(content, "tuning", "method")
+        schema = recipe_type(kind, method)
+        try:
+            recipe = schema.model_validate(content)
+        except ValidationError as error:
+            raise RequestError(_explain_mistake(error, schema)) from None
+        _refuse_contradictions(recipe)
+        plugins.find("objective", kind).check(recipe)
+        plugins.find("tuning", method).check(recipe)
+    except RequestError as error:
+        raise RequestError(f"{place}: {error}") from None
     return recipe
 
 
-def _content(source: str | Path) -> tuple[dict[str, Any], str]:
+def same_recipe(stored: Mapping[str, Any], recipe: Recipe) -> bool:
+    """Whether a recipe that was written down, perhaps by an earlier version with fewer keys, is this one."""
+    try:
+        return make_recipe(stored).identity() == recipe.identity()
+    except RequestError:
+        return False
+
+
+@functools.cache
+def recipe_type(kind: str, method: str) -> type[Recipe]:
+    """The schema with the tables of this objective and this tuning."""
+    objective, tuning = plugins.find("objective", kind).Table, plugins.find("tuning", method).Table
+    return create_model("Recipe", __base__=Recipe, objective=(objective, objective()), tuning=(tuning, tuning()))
+
+
+def _plugin_name(content: Mapping[str, Any], table: str, key: str) -> str:
+    """Which objective or tuning is meant; what is no name at all is left for the schema to refuse."""
+    default = str(getattr(Recipe.model_fields[table].default, key))
+    keys = content.get(table) if isinstance(content, Mapping) else None
+    name = keys.get(key, default) if isinstance(keys, Mapping) else default
+    return name if isinstance(name, str) else default
+
+
+def read_toml(source: str | Path) -> tuple[dict[str, Any], str]:
+    """The content of a recipe, not checked yet, and what to call it in messages."""
     path = Path(source)
     if not path.is_file() and str(source) in builtin_names():
-        return tomllib.loads((_folder() / f"{source}.toml").read_text(encoding="utf-8")), f"recipe {source}"
+        return tomllib.loads((_builtin_folder() / f"{source}.toml").read_text(encoding="utf-8")), f"recipe {source}"
     if not path.is_file():
         near = difflib.get_close_matches(str(source), builtin_names(), 1)
         hint = f"did you mean {near[0]}?" if near else "`heedful recipes` lists those that come along."
@@ -80,11 +120,11 @@ def _content(source: str | Path) -> tuple[dict[str, Any], str]:
         raise RequestError(f"{path}: cannot be read ({error}).") from None
 
 
-def _folder() -> Any:
+def _builtin_folder() -> Any:
     return resources.files("heedful.recipes") / "builtin"
 
 
-def _setting(setting: str) -> tuple[list[str], Any]:
+def _parse_setting(setting: str) -> tuple[list[str], Any]:
     key, equals, value = setting.partition("=")
     if not equals or not key.strip():
         raise RequestError(f"--set {setting}: write key=value, such as training.lr=1e-4.")
@@ -95,7 +135,7 @@ def _setting(setting: str) -> tuple[list[str], Any]:
     return [k.strip() for k in key.split(".")], parsed
 
 
-def _put(content: dict[str, Any], key: list[str], value: Any) -> None:
+def _set_key(content: dict[str, Any], key: list[str], value: Any) -> None:
     for part in key[:-1]:
         content = content.setdefault(part, {})
         if not isinstance(content, dict):
@@ -103,20 +143,20 @@ def _put(content: dict[str, Any], key: list[str], value: Any) -> None:
     content[key[-1]] = value
 
 
-def _sentence(error: ValidationError) -> str:
-    """The first mistake; there may be more, but one at a time can be mended."""
+def _explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
+    """The first mistake; there may be more, but they are corrected one at a time."""
     mistakes = error.errors()
-    ranges = [m for m in mistakes if "Range" in m["loc"] and (m["type"] == "extra_forbidden" or len(m["loc"]) > 4)]
+    ranges = [m for m in mistakes if "Range" in m["loc"][1:] and (m["type"] == "extra_forbidden" or len(m["loc"]) > 4)]
     if ranges and not any(isinstance(m["input"], list) for m in mistakes):  # a table was meant to be a range
         mistakes = sorted(ranges, key=lambda m: m["type"] != "extra_forbidden")
     mistake = mistakes[0]
     passing = ("list[", "int", "function", "Range")
     key = ".".join(str(part) for part in mistake["loc"] if not str(part).startswith(passing))
     if mistake["type"] == "extra_forbidden":
-        *table, name = [str(part) for part in mistake["loc"] if part != "Range"]
-        allowed = list((Range if "Range" in mistake["loc"] else _table(table)).model_fields)
+        *parents, name = [str(part) for i, part in enumerate(mistake["loc"]) if not i or part != "Range"]
+        allowed = list((Range if "Range" in mistake["loc"][1:] else _schema_at(parents, schema)).model_fields)
         near = difflib.get_close_matches(name, allowed, 1)
-        hint = f"did you mean {'.'.join([*table, near[0]])}?" if near else f"allowed are {', '.join(allowed)}."
+        hint = f"did you mean {'.'.join([*parents, near[0]])}?" if near else f"allowed are {', '.join(allowed)}."
         return f"there is no key {key}; {hint}"
     if mistake["type"] == "missing":
         return f"the key {key} is missing."
@@ -124,82 +164,98 @@ def _sentence(error: ValidationError) -> str:
     return f"{key} = {mistake['input']!r} is not right: {message}."
 
 
-def _table(path: Sequence[str]) -> type[BaseModel]:
-    table: type[BaseModel] = Recipe
+def _schema_at(path: Sequence[str], schema: type[BaseModel] = Recipe) -> type[BaseModel]:
     for part in path:
-        annotation = table.model_fields[part].annotation
+        annotation = schema.model_fields[part].annotation
         options = [annotation, *get_args(annotation)]
-        table = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
-    return table
+        schema = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
+    return schema
 
 
-def _refuse_contradictions(recipe: Recipe, place: str) -> None:
-    model, data, tokenizer = recipe.model, recipe.data, recipe.tokenizer
+def _refuse_contradictions(recipe: Recipe) -> None:
+    model, data, tokenizer, training = recipe.model, recipe.data, recipe.tokenizer, recipe.training
     if (model.name is None) == (model.shape is None):
-        raise RequestError(f"{place}: [model] needs either name or shape.")
+        raise RequestError("[model] needs either name or shape.")
     if model.shape is not None and (tokenizer is None or (tokenizer.name is None) == (tokenizer.kind is None)):
-        raise RequestError(f"{place}: a model.shape needs [tokenizer] with either name or kind.")
+        raise RequestError("a model.shape needs [tokenizer] with either name or kind.")
     if model.name is not None and tokenizer is not None:
-        raise RequestError(f"{place}: [tokenizer] goes with model.shape; {model.name} brings its own.")
-    if model.shape is not None and recipe.tuning.method == "frozen":
-        raise RequestError(f'{place}: tuning.method = "frozen" on random weights learns nothing; use "full".')
-    if (data.name is None) == (data.train is None):
-        raise RequestError(f"{place}: [data] needs either name or train.")
-    if data.train is not None and (data.text is None or data.label is None):
-        raise RequestError(f"{place}: data.train needs data.text and data.label, the names of its columns.")
-    if recipe.training.long_texts == "chunk" and data.pair is not None:
-        raise RequestError(f'{place}: training.long_texts = "chunk" is for single texts, not for pairs.')
-    if recipe.tuning.method == "frozen" and (recipe.tuning.layer_decay != 1 or recipe.training.batch_tokens):
-        raise RequestError(f"{place}: tuning.layer_decay and training.batch_tokens mean nothing for a frozen body.")
+        raise RequestError(f"[tokenizer] goes with model.shape; {model.name} brings its own.")
     if model.shape is not None and model.revision is not None:
-        raise RequestError(f"{place}: model.revision goes with model.name.")
+        raise RequestError("model.revision goes with model.name.")
+    if data.name is not None and data.train is not None:
+        raise RequestError("[data] needs either name or train, not both.")
     if data.limit is not None and data.fraction is not None:
-        raise RequestError(f"{place}: data.limit and data.fraction both say how many rows; keep one of the two.")
-    study = recipe.study
-    if study is not None:
-        _check_study(study, place)
+        raise RequestError("data.limit and data.fraction both say how many rows; keep one of the two.")
+    if training.steps is not None and training.epochs != type(training).model_fields["epochs"].default:
+        raise RequestError("training.steps and training.epochs both say how long to train; keep one of the two.")
+    if training.mark_steps is not None and training.mark_tokens is not None:
+        raise RequestError("training.mark_steps and training.mark_tokens both say when to judge; keep one of the two.")
+    metrics = [m.name for m in plugins.find("objective", recipe.objective.kind).METRICS]
+    if recipe.evaluation.metric not in ("auto", *metrics):
+        near = difflib.get_close_matches(recipe.evaluation.metric, metrics, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(metrics)}."
+        raise RequestError(f"evaluation.metric = {recipe.evaluation.metric!r} is not right: {hint}")
+    if recipe.study is not None:
+        _check_study(recipe.study)
     seeds = [] if isinstance(recipe.seeds, int) and recipe.seeds > 10_000 else recipe.seed_list()
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
-        raise RequestError(f"{place}: seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")
+        raise RequestError(f"seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")
 
 
-def _check_study(study: StudyTable, place: str) -> None:
+def _check_study(study: StudyTable) -> None:
     if study.search != "grid" and study.trials is None:
-        raise RequestError(f'{place}: study.search = "{study.search}" needs study.trials, how many settings to try.')
+        raise RequestError(f'study.search = "{study.search}" needs study.trials, how many settings to try.')
     for table in ("model", "data", "objective", "tuning", "training"):
         for key, values in getattr(study, table).items():
             if isinstance(values, Range) and study.search == "grid":
                 raise RequestError(
-                    f'{place}: study.{table}.{key} is a range, so settings must be drawn: set study.search = "random" '
+                    f'study.{table}.{key} is a range, so settings must be drawn: set study.search = "random" '
                     'or "tpe", and study.trials.'
                 )
             if isinstance(values, Range) and (values.low >= values.high or (values.log and values.low <= 0)):
-                raise RequestError(f"{place}: study.{table}.{key}: low must be below high, and above 0 with log.")
+                raise RequestError(f"study.{table}.{key}: low must be below high, and above 0 with log.")
 
 
 def explain_key(key: str) -> str:
-    """The reference of one key or table: its docstring, type and default."""
+    """The reference of one key or table: its docstring, type and default; of each objective or tuning that has it."""
     *path, name = key.split(".")
-    try:
-        table = _table(path)
-        field = table.model_fields[name]
-    except (KeyError, StopIteration):
-        keys = list(all_keys())
-        near = difflib.get_close_matches(key, keys, 1)
-        hint = f"did you mean {near[0]}?" if near else "`heedful recipes --explain all` lists all keys."
-        raise RequestError(f"there is no key {key}; {hint}") from None
-    if name in {k.split(".")[0] for k in all_keys() if "." in k} and not path:
-        return "\n\n".join(explain_key(k) for k in all_keys() if k.startswith(f"{name}."))
+    if not path and any(k.startswith(f"{key}.") for k in all_keys()):
+        return "\n\n".join(explain_key(k) for k in all_keys() if k.startswith(f"{key}."))
+    explained = [_explanation(key, schema, owner) for schema, owner in _schemas_at(path) if name in schema.model_fields]
+    if explained:
+        return "\n\n".join(dict.fromkeys(explained))
+    near = difflib.get_close_matches(key, list(all_keys()), 1)
+    hint = f"did you mean {near[0]}?" if near else "`heedful recipes --explain all` lists all keys."
+    raise RequestError(f"there is no key {key}; {hint}")
+
+
+def _explanation(key: str, schema: type[BaseModel], owner: str) -> str:
+    field = schema.model_fields[key.rpartition(".")[2]]
     default = "required" if field.is_required() else f"default {field.default!r}"
     kind = str(field.annotation).replace("typing.", "").removeprefix("<class '").removesuffix("'>")
-    return f"{key}  ({kind}; {default})\n  {' '.join((field.description or '').split())}"
+    return f"{key}  ({owner}{kind}; {default})\n  {' '.join((field.description or '').split())}"
 
 
-def all_keys(table: type[BaseModel] = Recipe, before: str = "") -> Iterator[str]:
-    for name, field in table.model_fields.items():
+def _schemas_at(path: Sequence[str]) -> list[tuple[type[BaseModel], str]]:
+    """The schema of the table at this path: one, or that of each objective or tuning, with its name."""
+    if list(path) in (["objective"], ["tuning"]):
+        group = cast("plugins.Group", path[0])
+        return [(plugins.find(group, name).Table, f'of "{name}"; ') for name in plugins.names(group)]
+    try:
+        return [(_schema_at(path), "")]
+    except (KeyError, StopIteration):
+        return []
+
+
+def all_keys(schema: type[BaseModel] = Recipe, before: str = "") -> Iterator[str]:
+    for name, field in schema.model_fields.items():
         options = [field.annotation, *get_args(field.annotation)]
         inner = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if inner:
+        if schema is Recipe and name in ("objective", "tuning"):
+            yield from dict.fromkeys(
+                f"{name}.{key}" for member, _ in _schemas_at([name]) for key in member.model_fields
+            )
+        elif inner:
             yield from all_keys(inner[0], f"{before}{name}.")
         else:
             yield f"{before}{name}"

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 Pooling = Literal["cls", "first", "mean", "max", "last"]
 
@@ -73,26 +73,28 @@ class DataTable(Table):
 
 
 class ObjectiveTable(Table):
-    kind: Literal["classify"] = "classify"
-    """What is learned."""
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
-    """Share of the target that is spread over all classes."""
-    class_weights: Literal["none", "balanced"] = "none"
-    """"balanced" weighs each class by the inverse of its frequency in train."""
+    """What every objective's table has; each objective adds its own keys, in its own file."""
+
+    kind: str = "classify"
+    """What is learned: the name of an objective."""
 
 
 class TuningTable(Table):
-    method: Literal["full", "frozen"] = "full"
-    """Which weights move: "full" all of them, "frozen" the head alone, on features that are computed once."""
-    layer_decay: float = Field(1.0, gt=0, le=1)
-    """Each layer's learning rate is this times that of the layer above it; 1: the same everywhere."""
-    reinit_layers: int = Field(0, ge=0)
-    """How many of the top layers start from fresh weights."""
+    """What every tuning's table has; each tuning adds its own keys, in its own file."""
+
+    method: str = "full"
+    """Which weights move: the name of a tuning, such as "full" (all of them) or "frozen" (the head alone)."""
 
 
 class TrainingTable(Table):
     epochs: int = Field(3, ge=1, le=10_000)
     """Passes over the training rows."""
+    steps: int | None = Field(None, ge=1)
+    """Instead of `epochs`: so many steps, whatever part of an epoch that is. A stream has no epochs and needs it."""
+    mark_steps: int | None = Field(None, ge=1)
+    """Judge the run on dev every so many steps. Default: at the end of each epoch, and of the run."""
+    mark_tokens: int | None = Field(None, ge=1)
+    """Judge the run on dev whenever it has read so many more tokens."""
     batch_size: int = Field(32, ge=1)
     """Rows in a step."""
     batch_tokens: int | None = Field(None, ge=16)
@@ -114,7 +116,7 @@ class TrainingTable(Table):
     long_texts: Literal["cut", "chunk"] = "cut"
     """What happens beyond `max_length`: the rest is cut off, or the text read in chunks and their states averaged."""
     patience: int | None = Field(None, ge=1)
-    """Stop when dev has not improved for this many epochs."""
+    """Stop when dev has not improved for this many marks: epochs, unless `mark_steps` or `mark_tokens` is set."""
     keep: Literal["best", "last"] = "best"
     """Which weights become the model: the best on dev, or the last."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -122,14 +124,14 @@ class TrainingTable(Table):
     threads: int | None = Field(None, ge=1)
     """Threads of the CPU. Default: PyTorch's own. Sums differ in the last bit between thread counts."""
     checkpoint_seconds: float = Field(60.0, ge=0)
-    """How often a resumable state is written; also at the end of each epoch."""
+    """How often a resumable state is written; also at each mark."""
 
 
 class EvaluationTable(Table):
-    metric: Literal["auto", "accuracy", "macro_f1", "f1", "matthews", "pearson", "spearman", "log_loss"] = "auto"
-    """What dev is judged by. Default: accuracy for classes, pearson for scores."""
+    metric: str = "auto"
+    """What dev is judged by: a metric of the objective. Default: its first, such as accuracy for classes."""
     baselines: bool = True
-    """Whether random, majority and TF-IDF baselines stand beside the result."""
+    """Whether the objective's baselines (for classes: random, majority, TF-IDF) stand beside the result."""
     test: bool = True
     """Whether test is scored and predicted. A search leaves it alone until it has chosen."""
 
@@ -175,7 +177,7 @@ class StudyTable(Table):
     round: int = Field(4, ge=1)
     """How many settings "tpe" tries at once before it learns from them."""
     prune: bool | None = None
-    """Whether a run of the search is stopped when it falls behind the median of the earlier rounds at the same epoch.
+    """Whether a run of the search is stopped when it falls behind the median of the earlier rounds at the same mark.
     Default: with "tpe"."""
     draw_seed: int = 0
     """Seed of that draw."""
@@ -187,18 +189,29 @@ class StudyTable(Table):
 
 
 class Recipe(Table):
+    """`objective` and `tuning` are read as the tables of what they name: see `reading.recipe_type`."""
+
     format: Literal[1] = 1
     """Version of this schema."""
     seeds: list[int] | int = 1
     """The seeds to run: a list, or how many counting from 0."""
     model: ModelTable
     tokenizer: TokenizerTable | None = None
-    data: DataTable
-    objective: ObjectiveTable = ObjectiveTable()
-    tuning: TuningTable = TuningTable()
+    data: DataTable = DataTable()
+    objective: SerializeAsAny[ObjectiveTable] = ObjectiveTable()
+    tuning: SerializeAsAny[TuningTable] = TuningTable()
     training: TrainingTable = TrainingTable()
     evaluation: EvaluationTable = EvaluationTable()
     study: StudyTable | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """What makes two recipes the same: every key that differs from its default, but for the seeds and the search.
+        So a recipe stays itself when a later version knows more keys. The names of objective and tuning are always in
+        it."""
+        content: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True, exclude={"seeds", "study"})
+        content["objective"] = {"kind": self.objective.kind, **content.get("objective", {})}
+        content["tuning"] = {"method": self.tuning.method, **content.get("tuning", {})}
+        return content
 
     def seed_list(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)

@@ -1,14 +1,11 @@
-"""What a run costs: memory at its peak, and floating-point operations by formula."""
+"""What a run takes of its machine: memory."""
 
 import math
 import resource
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-
-from heedful.models.shape import Shape
 
 
 def peak_memory() -> int:
@@ -32,16 +29,3 @@ def available_memory() -> float:
 
 def peak_gpu_memory(device: torch.device) -> int | None:
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-
-
-def forward_flops(shape: Shape, lengths: Iterable[int], first_only: bool) -> int:
-    """One forward pass over texts of these lengths: two operations for each multiplication and addition of a matrix
-    product, nothing else counted. `first_only`: the last block is computed for the first token alone."""
-    d, f = shape.width, shape.inner
-    total = 0
-    for n in lengths:
-        block = 2 * n * (4 * d * d + 2 * d * f) + 4 * n * n * d
-        total += shape.layers * block
-        if first_only:
-            total -= 2 * (n - 1) * (2 * d * d + 2 * d * f) + 4 * (n - 1) * n * d
-    return total

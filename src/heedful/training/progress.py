@@ -10,15 +10,15 @@ from heedful.training.state import Progress
 
 Tell = Callable[[str, dict[str, Any]], None]
 """Told the run's name and news: {"line": words}, or {"step", "steps", "loss", "dev", "left", "speed", "memory"}, with
-an "epoch" at its end."""
+"mark" and "finished" at a mark, and "epoch" if there are epochs."""
 _OFTEN = 0.25  # seconds between two pieces of news
 
 
 class Narrator:
     def __init__(self, name: str, tell: Tell | None = None) -> None:
         self.name, self.tell = name, tell or Lines()
-        self.tokens_per_step = 0.0
-        self.started, self.told, self.first_step = time.monotonic(), 0.0, -1
+        self.started, self.last_news = time.monotonic(), 0.0
+        self.first: tuple[int, int] | None = None
         self.dev, self.steps, self.loss = "", 0, 0.0
 
     def say(self, line: str) -> None:
@@ -26,35 +26,36 @@ class Narrator:
 
     def watch(self, progress: Progress, steps: int, news: dict[str, Any]) -> None:
         now = time.monotonic()
-        if self.first_step < 0:
-            self.first_step, self.started = progress.step, now
+        if self.first is None:
+            self.first, self.started = (progress.step, progress.tokens), now
         self.steps = steps or self.steps
         if progress.losses:
-            self.loss = progress.losses[-1]
+            self.loss = sum(progress.losses[-1].values())
         if news:
             shown = {k: v for k, v in news["metrics"].items() if isinstance(v, float)}
             first = next(iter(shown), None)
             self.dev = "" if first is None else f"dev {first} {shown[first]:.4f}"
-        elif now - self.told < _OFTEN:
+        elif now - self.last_news < _OFTEN:
             return
-        self.told = now
-        speed = (progress.step - self.first_step) / max(1e-9, now - self.started)
+        self.last_news = now
+        passed = max(1e-9, now - self.started)
+        speed = (progress.step - self.first[0]) / passed
         facts: dict[str, Any] = {
             "step": progress.step,
             "steps": self.steps,
             "loss": self.loss,
             "dev": self.dev,
             "left": (self.steps - progress.step) / speed if speed else None,
-            "speed": speed * self.tokens_per_step,
+            "speed": (progress.tokens - self.first[1]) / passed,
             "memory": peak_memory(),
         }
         if news:
-            facts |= {"epoch": news["epoch"], "finished": progress.finished}
+            facts |= {key: news[key] for key in ("mark", "epoch") if key in news} | {"finished": progress.finished}
         self.tell(self.name, facts)
 
 
 class Lines:
-    """A line for each epoch, but not for each of those that take a moment; the log has them all."""
+    """A line for each mark, but not for each of those that take a moment; the log has them all."""
 
     def __init__(self, every: float = 5.0) -> None:
         self.every = every
@@ -64,10 +65,11 @@ class Lines:
         now = time.monotonic()
         if "line" in news:
             self._print(f"{name}: {news['line']}")
-        elif "epoch" in news and (news["finished"] or now - self.shown.get(name, -self.every) >= self.every):
+        elif "mark" in news and (news["finished"] or now - self.shown.get(name, -self.every) >= self.every):
             self.shown[name] = now
-            at = f"epoch {news['epoch']}, step {news['step']} of {news['steps']}"
-            self._print(f"{name}: {at}: loss {news['loss']:.4f}" + (f", {news['dev']}" if news["dev"] else ""))
+            at = f"epoch {news['epoch']:g}" if "epoch" in news else f"mark {news['mark']}"
+            at += f", step {news['step']} of {news['steps']}: loss {news['loss']:.4f}" if news["steps"] else ""
+            self._print(f"{name}: {at}" + (f", {news['dev']}" if news["dev"] else ""))
 
     def _print(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)

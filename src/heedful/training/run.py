@@ -1,6 +1,7 @@
 """One run: a recipe with a seed, from data to a model directory with its metrics, in a directory of its own."""
 
 import json
+import math
 import platform
 import shlex
 import shutil
@@ -15,21 +16,28 @@ from typing import Any
 
 import torch
 
-from heedful.checkpoints.atomic import make_directory
 from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
 from heedful.models.inventory import take_inventory
+from heedful.recipes.reading import same_recipe
 from heedful.recipes.schema import Recipe
-from heedful.training.cost import forward_flops, peak_gpu_memory, peak_memory
+from heedful.storage.directories import make_directory
+from heedful.storage.locks import alone
+from heedful.storage.reading import read_object
+from heedful.storage.runs import FORMAT
+from heedful.storage.shared import SharedStore
+from heedful.storage.whole import write_json, write_text
+from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.cost import peak_gpu_memory, peak_memory
 from heedful.training.loop import Fit, Stopped
-from heedful.training.outcome import Outcome, judge_dev, write_outcome
+from heedful.training.outcome import dev_judge, write_outcome
 from heedful.training.progress import Narrator, silent
-from heedful.training.setting import Setting, load_data, prepare
-from heedful.training.shelf import Shelf, alone
 from heedful.training.state import Progress
 from heedful.training.threads import threads_of
 
-FORMAT = 1
+ENGINE = 1
+"""Of what a step computes: raised when the same recipe and seed would lead to other bits, so that a run that was begun
+before is not continued into a mixture."""
 _VERSIONS = ("torch", "tokenizers", "safetensors", "numpy", "scikit-learn")
 
 
@@ -42,15 +50,15 @@ def execute(
     quiet: bool = False,
     narrator: Narrator | None = None,
     baselines: dict[str, Any] | None = None,
-    shelf: Shelf | None = None,
+    store: SharedStore | None = None,
     threads: int | None = None,
-    bars: Mapping[int, float] | None = None,
+    thresholds: Mapping[int, float] | None = None,
 ) -> dict[str, Any]:
     """Run, or go on from where an earlier call was stopped; a finished run is left as it is. Returns the manifest.
 
-    `baselines` and the `shelf` can be handed over by a study, which has them for all its runs. `threads` is for a
-    recipe that does not say how many. `bars` are scores on dev (higher is better) that the best epoch so far must reach
-    by the end of each epoch; if it does not, training ends there, which the manifest then says under "pruned".
+    `baselines` and the `store` can be handed over by a study, which has them for all its runs. `threads` is for a
+    recipe that does not say how many. `thresholds` are scores on dev (higher is better) that the best mark so far must
+    reach at each mark; if it does not, training ends there, which the manifest then says under "pruned".
     """
     _open(directory, recipe, seed)  # what is not ours is refused before anything is written there
     with alone(directory), threads_of(None):
@@ -61,39 +69,40 @@ def execute(
         torch.set_num_threads(manifest.get("threads") or recipe.training.threads or threads or torch.get_num_threads())
         started = time.monotonic()
         narrator = narrator or Narrator(directory.name, silent if quiet else None)
-        dataset = load_data(recipe.data, seed)
-        if manifest and manifest["data"]["fingerprints"] != dataset.fingerprints:
+        if store is None:
+            store = SharedStore(directory / ".shared")
+            store.forget("data")  # they may have changed since an earlier sitting, which is then refused
+        objective = read_objective(recipe, seed, store)
+        if manifest and manifest["data"]["fingerprints"] != objective.description()["fingerprints"]:
             raise RequestError(f"{directory}: the data have changed since this run began; choose another with --out.")
-        setting = prepare(recipe, seed, dataset, shelf or Shelf(directory / ".shared"))
-        if manifest and manifest["model"].get("fingerprint") != setting.fingerprint:
-            raise RequestError(f"{directory}: the model has changed since this run began; choose another with --out.")
-        if manifest and (manifest["versions"]["torch"], manifest["device"]) != (version("torch"), str(setting.device)):
-            raise RequestError(
-                f"{directory}: was begun with torch {manifest['versions']['torch']} on {manifest['device']}, and would "
-                "not go on to the same bits here; choose another directory with --out."
-            )
-        manifest = manifest or _manifest(recipe, seed, setting, command, bars or {})
-        _write(directory / "manifest.json", manifest)
-        narrator.tokens_per_step = setting.tokens_per_step
+        parts = assemble(recipe, seed, objective, store)
+        if manifest:
+            _refuse_another_machine(directory, manifest, parts)
+        manifest = manifest or _manifest(recipe, seed, parts, command, thresholds or {})
+        write_json(directory / "manifest.json", manifest)
         if (directory / "checkpoints").exists():
             narrator.say("going on from the last checkpoint")
         with _Interruptible() as should_stop:
-            fit = _fit(recipe, seed, directory, setting, narrator, should_stop, started, manifest.get("bars", {}))
-            progress = fit.progress
-            metrics = write_outcome(directory, Outcome(recipe, seed, setting, progress), baselines)
-        setting.method.finish(progress.decay)
-        if setting.checkpoint.tokenizer is not None:  # what is beyond it was cut in training, and will be
-            setting.checkpoint.tokenizer.max_length = recipe.training.max_length
-            setting.checkpoint.chunked = recipe.training.long_texts == "chunk"
-        write_model(directory / "model", setting.checkpoint)
+            if parts.tuning.solve is not None:
+                progress, clock = _solve(recipe, directory, parts, narrator, should_stop), started
+            else:
+                limits = {int(mark): score for mark, score in manifest.get("thresholds", {}).items()}
+                fit = _fit(recipe, seed, directory, parts, narrator, should_stop, started, limits)
+                progress, clock = fit.progress, fit.clock
+            metrics = write_outcome(directory, recipe, parts, progress, baselines)
+        parts.tuning.finish(progress.decay)
+        objective.finish(parts.checkpoint)
+        write_model(directory / "model", parts.checkpoint)
         if progress.pruned:
-            narrator.say(f"stopped after epoch {progress.epochs}: behind the median of earlier settings")
-            manifest["pruned"] = progress.epochs
-        manifest["cost"] = _cost(setting, progress, progress.total_seconds + time.monotonic() - fit.clock)
+            narrator.say(f"stopped at mark {progress.marks}: behind the median of earlier settings")
+            manifest["pruned"] = progress.marks
+        manifest["cost"] = _cost(parts, progress, progress.total_seconds + time.monotonic() - clock)
         manifest["state"] = "done"
-        _write(directory / "metrics.json", metrics)
-        _write(directory / "manifest.json", manifest)
+        write_json(directory / "metrics.json", metrics)
+        write_json(directory / "manifest.json", manifest)
         _tidy(directory)
+        if should_stop():  # asked while the last of it was written
+            raise KeyboardInterrupt
         return manifest
 
 
@@ -101,31 +110,30 @@ def _tidy(directory: Path) -> None:
     """What a finished run needs no more, and what sittings that were killed while they saved have left."""
     for path in [directory / "checkpoints", directory / ".shared", *directory.glob(".*.new")]:
         shutil.rmtree(path, ignore_errors=True)
+    for path in directory.glob(".*.part"):
+        path.unlink(missing_ok=True)
 
 
 def _fit(
     recipe: Recipe,
     seed: int,
     directory: Path,
-    setting: Setting,
+    parts: Assembly,
     narrator: Narrator,
     should_stop: Callable[[], bool],
     started: float,
-    bars: dict[str, float],
+    thresholds: dict[int, float],
 ) -> Fit:
     fit = Fit(
-        method=setting.method,
-        loss=setting.loss,
-        targets=setting.targets["train"],
-        rows=setting.dataset.train.rows,
+        objective=parts.objective,
+        tuning=parts.tuning,
         training=recipe.training,
-        tuning=recipe.tuning,
         seed=seed,
         directory=directory,
-        judge=(lambda: judge_dev(recipe, setting)) if "dev" in setting.targets else None,
+        judge=dev_judge(recipe, parts),
         watch=narrator.watch,
         should_stop=should_stop,
-        bars={int(epoch): bar for epoch, bar in bars.items()},
+        thresholds=thresholds,
         clock=started,
     )
     try:
@@ -134,6 +142,34 @@ def _fit(
         narrator.say(f"stopped at step {fit.progress.step}; the same command goes on from there")
         raise KeyboardInterrupt from None
     return fit
+
+
+def _solve(
+    recipe: Recipe, directory: Path, parts: Assembly, narrator: Narrator, should_stop: Callable[[], bool]
+) -> Progress:
+    """A tuning that solves: a line of the log for each solution that was judged. Killed, it begins anew."""
+    progress, judge = Progress(), dev_judge(recipe, parts)
+    lines: list[dict[str, Any]] = []
+
+    def judged(facts: dict[str, Any]) -> float | None:
+        if should_stop():
+            raise KeyboardInterrupt
+        progress.marks += 1
+        result: dict[str, Any] = judge() if judge is not None else {"score": None, "metrics": {}}
+        lines.append({"mark": progress.marks, **facts, "dev": result["metrics"]})
+        score = result["score"]
+        if score is not None and math.isfinite(score) and (progress.best is None or score > progress.best["score"]):
+            progress.best = {"mark": progress.marks, "score": score}
+        narrator.watch(progress, 0, {"mark": progress.marks, **result})
+        return None if score is None else float(score)
+
+    started = time.monotonic()
+    assert parts.tuning.solve is not None
+    parts.tuning.train(False)
+    parts.tuning.solve(judged)
+    progress.seconds, progress.finished = time.monotonic() - started, True
+    write_text(directory / "log.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    return progress
 
 
 def _open(directory: Path, recipe: Recipe, seed: int) -> dict[str, Any]:
@@ -147,80 +183,80 @@ def _open(directory: Path, recipe: Recipe, seed: int) -> dict[str, Any]:
             raise RequestError(f"{directory}: holds something that is not a run; choose another directory with --out.")
         return {}
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_object(path)
         if not {"format", "recipe", "seed", "data", "model", "versions", "device"} <= manifest.keys():
-            raise ValueError
-    except (ValueError, AttributeError):
+            raise RequestError("keys are missing")
+    except RequestError:
         raise RequestError(f"{path}: damaged; remove {directory} and run again.") from None
     if manifest["format"] != FORMAT:
         raise RequestError(f"{path}: was written by another version of heedful; choose another directory with --out.")
-    if manifest["recipe"] != recipe.model_dump(mode="json", exclude={"seeds", "study"}) or manifest["seed"] != seed:
+    if manifest["seed"] != seed or not same_recipe(manifest["recipe"], recipe):
         raise RequestError(f"{directory}: holds the run of another recipe or seed; choose another with --out.")
     return manifest
 
 
-def _manifest(recipe: Recipe, seed: int, setting: Setting, command: str, bars: Mapping[int, float]) -> dict[str, Any]:
-    data, inventory = setting.dataset, take_inventory(setting.checkpoint.transformer)
-    trainable = sum(p.numel() for p in setting.method.trainable().values())
-    whole_table = setting.whole_table_parameters
+def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: Assembly) -> None:
+    """A run goes on only where that leads to the same bits."""
+    if manifest["model"].get("fingerprint") != parts.fingerprint:
+        raise RequestError(f"{directory}: the model has changed since this run began; choose another with --out.")
+    if (manifest["versions"]["torch"], manifest["device"]) != (version("torch"), str(parts.device)):
+        raise RequestError(
+            f"{directory}: was begun with torch {manifest['versions']['torch']} on {manifest['device']}, and would "
+            "not go on to the same bits here; choose another directory with --out."
+        )
+    if manifest.get("engine") != ENGINE:
+        raise RequestError(
+            f"{directory}: was begun with heedful {manifest.get('heedful')}, whose steps lead to other bits than this "
+            "version's; finish it with that one, or choose another directory with --out."
+        )
+
+
+def _manifest(
+    recipe: Recipe, seed: int, parts: Assembly, command: str, thresholds: Mapping[int, float]
+) -> dict[str, Any]:
+    total = take_inventory(parts.checkpoint.transformer).total
+    trainable = sum(p.numel() for p in parts.tuning.trainable().values())
     return {
         "format": FORMAT,
+        "engine": ENGINE,
         "heedful": version("heedful"),
         "recipe": recipe.model_dump(mode="json", exclude={"seeds", "study"}),
         "seed": seed,
         "command": command or shlex.join(sys.argv),
-        **({"bars": {str(epoch): bar for epoch, bar in bars.items()}} if bars else {}),
+        **({"thresholds": {str(mark): score for mark, score in thresholds.items()}} if thresholds else {}),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}},
         "threads": torch.get_num_threads(),
-        "device": str(setting.device),
-        "data": {
-            "name": data.name,
-            "kind": data.kind,
-            "labels": list(data.labels),
-            "sizes": {split: len(held) for split, held in setting.examples.items()},
-            "fingerprints": data.fingerprints,
-            "hidden": list(data.hidden),
-            "licence": data.licence,
-            "contamination": data.contamination,
-            "notes": data.notes,
-        },
+        "device": str(parts.device),
+        "metrics": [metric.stated() for metric in parts.objective.metrics],
+        "data": parts.objective.description(),
         "model": {
-            "source": setting.source,
-            "fingerprint": setting.fingerprint,
-            "family": setting.checkpoint.transformer.shape.family,
+            "source": parts.source,
+            "fingerprint": parts.fingerprint,
+            "family": parts.checkpoint.family,
             "parameters": {
-                "total": inventory.total + whole_table,
-                "trainable": trainable + whole_table * (trainable > 0),
+                "total": total + parts.tuning.set_aside,
+                "trainable": trainable + parts.tuning.set_aside,
             },
-            "licence": setting.licence,
-            "trained_on": setting.trained_on,
+            **parts.catalogued,
         },
         "state": "running",
     }
 
 
-def _cost(setting: Setting, progress: Progress, total_seconds: float) -> dict[str, Any]:
-    shape = setting.checkpoint.transformer.shape
-    first_only = setting.checkpoint.transformer.head_shapes["classify"].reads in ("first", "pooled")
-    once = forward_flops(shape, setting.train_lengths, first_only)
-    passes = 1 if setting.frozen else 3 * progress.epochs  # a backward pass costs two forward ones
-    training = setting.feature_seconds + progress.seconds  # the features may be another run's work
+def _cost(parts: Assembly, progress: Progress, total_seconds: float) -> dict[str, Any]:
+    spent = parts.tuning.spent(progress.forward_flops, progress.tokens)
+    training = spent.seconds + progress.seconds  # what was computed once may be another run's work
+    padding = {} if spent.padding_share is None else {"padding_share": spent.padding_share}
     return {
         "training_seconds": training,
         "total_seconds": max(training, total_seconds),
         "peak_memory_bytes": peak_memory(),
-        "gpu_memory_bytes": peak_gpu_memory(setting.device),
-        "flops": once * passes,
-        "tokens": sum(setting.train_lengths) * (1 if setting.frozen else progress.epochs),
-        "padding_share": setting.padding_share,
-        "truncated_share": setting.truncated_share,
+        "gpu_memory_bytes": peak_gpu_memory(parts.device),
+        "flops": spent.flops,
+        "tokens": spent.tokens,
+        **parts.objective.reading(),
+        **padding,
     }
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    part = path.with_name(f".{path.name}")
-    part.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    part.replace(path)
 
 
 class _Interruptible:

@@ -1,6 +1,7 @@
 """The state of an unfinished run: safetensors and JSON in a directory that is replaced in one step."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from heedful.checkpoints.atomic import replace_directory
-from heedful.training.optimiser import optimiser_tensors, restore_optimiser
+from heedful.storage.directories import replace_directory
+from heedful.training.optimisers.adamw import optimiser_tensors, restore_optimiser
 
 _FILES = frozenset({"weights.safetensors", "optimiser.safetensors", "best.safetensors", "state.json"})
 
@@ -21,33 +22,40 @@ class Progress:
     """Where a run is. Everything that the loop decides by is here or in the recipe."""
 
     step: int = 0
+    tokens: int = 0
+    """Read so far, without padding."""
+    forward_flops: int = 0
+    """Of one forward pass over what every step so far has read."""
     decay: float = 1.0
     """Product of all steps' (1 − lr · weight decay), for rows of the token table that are not in the optimiser."""
     best: dict[str, Any] | None = None
-    """{step, epoch, score} of the best epoch on dev so far; the score is None if it was undefined."""
+    """{step, mark, score} of the best mark on dev so far, with its epoch if there are epochs; the score is None if it
+    was undefined."""
     best_decay: float = 1.0
-    """`decay` at that epoch."""
-    epochs_without_gain: int = 0
+    """`decay` at that mark."""
+    marks: int = 0
+    """Passed so far."""
+    marks_without_gain: int = 0
     finished: bool = False
     pruned: bool = False
-    """Finished because others were better at the same epoch."""
+    """Finished because others were better at the same mark."""
     log_bytes: int = 0
-    epochs: int = 0
-    """That were finished."""
     seconds: float = 0.0
     """Spent in training so far, over all sittings."""
     total_seconds: float = 0.0
     """The same with everything around it: reading, tokenizing, judging, saving."""
-    losses: list[float] = field(default_factory=list)
-    """Of the steps since the last line of the log."""
+    losses: list[dict[str, float]] = field(default_factory=list)
+    """Of the steps since the last line of the log, each loss term by its name."""
+    objective: dict[str, Any] = field(default_factory=dict)
+    """What the objective must remember, such as its place in a stream."""
 
 
 def save_state(
     directory: Path,
     progress: Progress,
-    parameters: dict[str, nn.Parameter],
-    optimiser: torch.optim.AdamW,
-    best: dict[str, Tensor] | None,
+    parameters: Mapping[str, nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    best: Mapping[str, Tensor] | None,
 ) -> None:
     files = {
         "weights": {n: p.detach().cpu().contiguous() for n, p in parameters.items()},
@@ -68,7 +76,7 @@ def save_state(
 
 
 def load_state(
-    directory: Path, parameters: dict[str, nn.Parameter], optimiser: torch.optim.AdamW
+    directory: Path, parameters: Mapping[str, nn.Parameter], optimiser: torch.optim.Optimizer
 ) -> tuple[Progress, dict[str, Tensor] | None]:
     """Fills parameters and optimiser; returns the progress and the best weights so far."""
     if not directory.exists():
@@ -80,7 +88,7 @@ def load_state(
     return progress, load_file(best) if best.exists() else None
 
 
-def put_weights(parameters: dict[str, nn.Parameter], tensors: dict[str, Tensor]) -> None:
+def put_weights(parameters: Mapping[str, nn.Parameter], tensors: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, p in parameters.items():
             p.copy_(tensors[name])

@@ -1,0 +1,216 @@
+"""What an objective is: everything that the loop, the studies and the reports need to know of what is learned.
+
+An objective is one file in this folder that calls its class OBJECTIVE, or a class of another package behind an entry
+point of the group `heedful.objectives`. Its name in a recipe is the file's, or the entry point's.
+
+One training step goes `training/loop.py` → the objective's `step`, `counts` and `losses` → the model. Whatever it draws
+comes from (seed, step) alone, so that a run can be continued at any step; what else it must remember (its place in a
+stream, say) is the small JSON of `state`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from heedful.checkpoints.directory import Checkpoint
+from heedful.checkpoints.heads import NewHead
+from heedful.errors import RequestError
+from heedful.evaluation.metrics import Metric
+from heedful.models.flops import forward_flops
+from heedful.models.shape import Shape
+from heedful.nn.heads import Reads
+from heedful.objectives.texts import Text, TextReader
+from heedful.recipes.schema import ObjectiveTable, Recipe
+from heedful.storage.shared import SharedStore
+
+Reseed = Callable[[int], None]
+"""Seeds every generator for a part of a step, by (seed, step, part)."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """One of the losses that make up a step. Their gradients add up to the step's, whatever their number is."""
+
+    loss: Tensor
+    """What is differentiated: already divided by the step's counts."""
+    terms: Mapping[str, Tensor | float]
+    """What is logged, by the name of the loss term; the sum over terms and parts is the step's loss. It need not be
+    what is differentiated: gradient caching differentiates a product with gradients that it knows already."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step trains on."""
+
+    rows: Sequence[int]
+    """Numbers of the examples, in the objective's own counting."""
+    lengths: Sequence[int]
+    """Of the texts that the body reads, in tokens, without padding."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How a model does on one evaluation set."""
+
+    metrics: Mapping[str, Any]
+    """What metrics.json holds of the set: every metric by its name, `n`, and what else reports may show."""
+    rows: Sequence[int]
+    """The number of each example in its file."""
+    columns: Mapping[str, npt.NDArray[np.float64]]
+    """Numbers of each example, from which the objective's metrics are computed: values/<set>.tsv."""
+    header: Sequence[str] = ()
+    """Of predictions/<set>.tsv, after `row`; empty: there are none."""
+    predictions: Callable[[], Iterable[Sequence[Any]]] = field(default=tuple)
+    """Its lines, made only when they are wanted."""
+    raw: npt.NDArray[np.float64] | None = None
+    """What the head said of each example, for `Objective.conclude`."""
+
+
+class Objective(ABC):
+    """The methods that are not abstract have an answer that suits many: an objective says what is different."""
+
+    Table: ClassVar[type[ObjectiveTable]]
+    """Its keys in a recipe: a subclass whose `kind` is this objective's name."""
+    METRICS: ClassVar[tuple[Metric, ...]]
+    """Everything that it may be judged by. The first that the data allow is the default."""
+
+    # The data
+
+    @staticmethod  # noqa: B027 (most have nothing to refuse)
+    def check(recipe: Recipe) -> None:
+        """Refuses a recipe that contradicts itself, before anything is read."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, recipe: Recipe, seed: int, store: SharedStore) -> "Objective":
+        """Its data, and nothing else: no model is there yet."""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Those of METRICS that these data allow."""
+        return self.METRICS
+
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """What the manifest says of the data: at least `name`, and `sizes` and `fingerprints` by set."""
+
+    def examples(self, name: str) -> list[dict[str, Any]]:
+        """What a person sees of each example of a set: `row`, `gold`, `text`, and what else there is."""
+        return []
+
+    def texts(self) -> Iterable[str]:
+        """The training texts, for a tokenizer that is trained on them."""
+        raise RequestError("this objective has no texts to train a tokenizer on; name one in [tokenizer].")
+
+    # The model
+
+    @abstractmethod
+    def heads(self, reads: Reads | None) -> Mapping[str, NewHead]:
+        """The heads that the model needs, by name. `reads`: what suits the tuning, if the recipe says none."""
+
+    @abstractmethod
+    def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
+        """Makes of the data what this model reads. `facts` name the model and its tokenizer, for the store."""
+
+    def token_ids(self) -> Iterable[int] | None:
+        """Every id that the body may be given; None: the whole table is read, as by a tied head."""
+        return None
+
+    def renumber(self, new_id: Sequence[int]) -> None:
+        """From now on the id i is new_id[i]: the table was cut down to the ids that occur."""
+        raise NotImplementedError("an objective that says which ids occur can renumber them")
+
+    def cached_texts(self) -> Mapping[str, Sequence[Text]]:
+        """By the name of their set, the texts whose states may be computed once if the body does not move."""
+        return {}
+
+    def texts_are_cached(self) -> None:  # noqa: B027 (not all care)
+        """Told by a tuning that it has computed them: from now on all cost the same to read."""
+
+    # A step
+
+    def epoch_steps(self, epoch: int) -> int | None:
+        """How many steps an epoch has, known before the first; None: a stream, which has no epochs."""
+        return None
+
+    @abstractmethod
+    def step(self, number: int) -> Step:
+        """What step `number` (from 0) trains on. Steps are asked for one after another, from any on after `restore`."""
+
+    @abstractmethod
+    def counts(self, step: Step) -> dict[str, float]:
+        """By how much each loss term of the step is divided. Known before the first part, so that the parts of a step
+        can be told the sum."""
+
+    @abstractmethod
+    def losses(
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+    ) -> Iterator[Partial]:
+        """The partial losses of a step in at most `parts` parts, `reseed` called before each. The gradient of each is
+        taken before the next is asked for."""
+
+    def everything(self) -> Step:
+        """All training examples as one step, for a tuning that solves; a stream has no such thing."""
+        raise RequestError("this objective cannot be solved at once; choose a tuning that trains step by step.")
+
+    def forward_flops(self, step: Step, shape: Shape) -> int:
+        """Of one pass over what the step reads."""
+        return forward_flops(shape, step.lengths)
+
+    def where(self, step: Step) -> str:
+        """Which examples these are, in words, for a step that failed."""
+        return f"examples {', '.join(map(str, step.rows[:8]))}{' …' if len(step.rows) > 8 else ''}"
+
+    def state(self) -> dict[str, Any]:
+        """What it must remember beside the number of the step; JSON."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (most have no state)
+        """Takes back what `state` gave."""
+
+    # How well it went
+
+    def sets(self) -> dict[str, bool]:
+        """The evaluation sets, and whether what is right is known, so that they can be scored. "dev" chooses."""
+        return {name: True for name in self.description()["sizes"] if name != "train"}
+
+    @abstractmethod
+    def judge(self, reader: TextReader, name: str) -> Judgement:
+        """The model on one evaluation set, without dropout."""
+
+    def conclude(self, judgements: Mapping[str, Judgement]) -> dict[str, Any]:
+        """What else metrics.json holds of a finished run, such as a temperature or the worst errors."""
+        return {}
+
+    def baselines(self) -> dict[str, dict[str, Any]]:
+        """What a model has to beat, by name: `seconds`, the metrics of each set that can be scored, under "values" the
+        columns of each set as in `Judgement` with the numbers of the rows as "row", and `tested` if settings should be
+        tested against it."""
+        return {}
+
+    def study_statistics(
+        self,
+        chosen: str,
+        predictions: Mapping[str, Mapping[str, Sequence[Mapping[str, Sequence[str]]]]],
+        examples: Mapping[str, Sequence[Mapping[str, Any]]],
+        judged: str,
+    ) -> dict[str, Any]:
+        """What the runs of a study show beyond the metrics, as entries of statistics.json: see `Further` in
+        `studies/statistics.py`."""
+        return {}
+
+    def finish(self, checkpoint: Checkpoint) -> None:  # noqa: B027 (most have nothing to note)
+        """Notes in the model that will be saved how it has to be used, such as the longest text."""
+
+    def reading(self) -> dict[str, float]:
+        """What the cost of a run should mention of how the data are read, such as the share of padding."""
+        return {}
+
+    def sample(self, rows: int) -> "Objective":
+        """A small part of it, of typical length, to time a step with; not prepared yet."""
+        return self

@@ -1,0 +1,163 @@
+"""Texts as the body reads them: token ids, chunks of long texts, batches, and what a head reads of them.
+
+Letters: b texts, c chunks of them (b of them if no text is chunked), t tokens, d the model's width.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from heedful.errors import RequestError
+from heedful.models.batch import Batch, pad
+from heedful.models.transformer import Transformer
+from heedful.nn.heads import Reads
+from heedful.text.tokenizer import Tokenizer
+
+_ROWS = 64  # texts at a time that are only read
+
+
+@dataclass(slots=True)
+class Text:
+    """One text as token ids: one chunk, or several if it is long and chunks were asked for."""
+
+    chunks: list[list[int]]
+    segments: list[int] | None
+    truncated: bool
+    place: tuple[str, int] = ("", -1)
+    """The set that it belongs to and its number there, by which a cache knows it."""
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.chunks))
+
+
+class CachedFeatures:
+    """What a body that does not move gives for texts (n, d), computed once, by the set that they belong to."""
+
+    def __init__(self, arrays: Mapping[str, npt.NDArray[np.floating]], reads: Reads, device: torch.device) -> None:
+        self.arrays, self.reads, self.device = arrays, reads, device
+
+    def features(self, texts: Sequence[Text], reads: Reads) -> Tensor:
+        if reads != self.reads:
+            raise ValueError(f"the state {self.reads!r} of each text was kept, not {reads!r}")
+        (name,) = {text.place[0] for text in texts}
+        return torch.from_numpy(self.arrays[name][[text.place[1] for text in texts]]).to(self.device)
+
+
+class TextReader:
+    """What an objective computes with: the model, and what a head reads of texts. A tuning makes it, with a cache if
+    the body does not move."""
+
+    def __init__(self, transformer: Transformer, device: torch.device, cache: CachedFeatures | None = None) -> None:
+        self.transformer, self.device, self.cache = transformer, device, cache
+
+    def features(self, texts: Sequence[Text], reads: Reads) -> Tensor:
+        """(b, d): the state that `reads` names of each text; the mean over the chunks of a long one."""
+        if self.cache is not None:
+            return self.cache.features(texts, reads)
+        batch, owner_c = collate(texts, self.transformer.shape.pad_id, self.device)
+        return average_chunks(self.transformer.features(reads, batch), owner_c)
+
+    def scores(self, texts: Sequence[Text], head: str) -> Tensor:
+        """(b, classes): what the head says of each text. Trained on a GPU in mixed precision, judged in full."""
+        mixed = self.device.type == "cuda" and torch.is_grad_enabled()
+        with torch.autocast("cuda", torch.bfloat16, enabled=mixed):
+            x_bd = self.features(texts, self.transformer.head_shapes[head].reads)
+            return self.transformer.heads[head](x_bd)  # type: ignore[no-any-return]
+
+    def all_scores(self, texts: Sequence[Text], head: str, size: int = _ROWS) -> Tensor:
+        """The same of many texts, `size` at a time, as float64 on the CPU, without gradients; the longest first."""
+        order = list(range(len(texts)))
+        if self.cache is None:
+            order.sort(key=lambda i: -texts[i].tokens)
+        scores_nk: Tensor | None = None
+        with torch.inference_mode():
+            for at in range(0, len(order), size):
+                rows = order[at : at + size]
+                scores_bk = self.scores([texts[i] for i in rows], head).cpu().double()
+                if scores_nk is None:
+                    scores_nk = scores_bk.new_empty(len(texts), scores_bk.shape[1])
+                scores_nk[rows] = scores_bk
+        return torch.empty(0, 1, dtype=torch.float64) if scores_nk is None else scores_nk
+
+
+def make_texts(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    chunked: bool = False,
+    segments: bool = True,
+) -> list[Text]:
+    rows = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+    encoded = tokenizer.encode(rows, None if chunked else max_length)
+    made = []
+    for tokens in encoded:
+        if not tokens.ids:
+            raise RequestError("a text has no tokens at all, and this tokenizer adds none; leave empty texts out.")
+        chunks = [tokens.ids]
+        if chunked and len(tokens.ids) > max_length:
+            chunks = _chunks(tokens.ids, max_length, tokenizer)
+        made.append(Text(chunks, tokens.segments if segments and pairs is not None else None, tokens.truncated))
+    return made
+
+
+def pack_texts(texts: Sequence[Text]) -> dict[str, Tensor]:
+    """As tensors, to be kept in a file."""
+    segments = [text.segments or [] for text in texts]
+    columns = {
+        "ids": [i for text in texts for chunk in text.chunks for i in chunk],
+        "lengths": [len(chunk) for text in texts for chunk in text.chunks],
+        "chunks": [len(text.chunks) for text in texts],
+        "truncated": [int(text.truncated) for text in texts],
+        "segments": [i for row in segments for i in row],
+    }
+    return {name: torch.tensor(values, dtype=torch.int32) for name, values in columns.items()}
+
+
+def unpack_texts(tensors: Mapping[str, Tensor]) -> list[Text]:
+    columns = {name: iter(t.tolist()) for name, t in tensors.items()}
+    with_segments = len(tensors["segments"]) > 0
+    texts = []
+    for count, truncated in zip(columns["chunks"], columns["truncated"], strict=True):
+        lengths = list(islice(columns["lengths"], count))
+        chunks = [list(islice(columns["ids"], n)) for n in lengths]
+        segments = list(islice(columns["segments"], sum(lengths))) if with_segments else None
+        texts.append(Text(chunks, segments, bool(truncated)))
+    return texts
+
+
+def _chunks(ids: list[int], max_length: int, tokenizer: Tokenizer) -> list[list[int]]:
+    """Pieces of equal length, each between the special tokens that stand around the whole."""
+    head = [ids[0]] if ids[0] == tokenizer.cls_id else []
+    tail = [ids[-1]] if ids[-1] == tokenizer.sep_id else []
+    inner = ids[len(head) : len(ids) - len(tail)]
+    room = max_length - len(head) - len(tail)
+    count = -(-len(inner) // room)
+    size = -(-len(inner) // count)
+    return [head + inner[at : at + size] + tail for at in range(0, len(inner), size)]
+
+
+def collate(texts: Sequence[Text], pad_id: int | None, device: torch.device) -> tuple[Batch, Tensor | None]:
+    """The chunks of all texts, and which text each belongs to (None if every text is one chunk)."""
+    chunks = [chunk for text in texts for chunk in text.chunks]
+    segments = [text.segments for text in texts if text.segments is not None]
+    batch = pad(chunks, segments or None, pad_id, device)
+    if len(chunks) == len(texts):
+        return batch, None
+    return batch, torch.tensor([i for i, text in enumerate(texts) for _ in text.chunks], device=device)
+
+
+def average_chunks(x_cd: Tensor, owner_c: Tensor | None) -> Tensor:
+    """The features of each text: the mean over its chunks."""
+    if owner_c is None:
+        return x_cd
+    texts = int(owner_c[-1]) + 1
+    total = x_cd.new_zeros(texts, x_cd.shape[1]).index_add(0, owner_c, x_cd)
+    count = x_cd.new_zeros(texts).index_add(0, owner_c, x_cd.new_ones(len(x_cd)))
+    return total / count[:, None]

@@ -1,0 +1,108 @@
+"""From a recipe and its data to everything that the loop needs: a model with its heads, an objective and a tuning."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from heedful import plugins
+from heedful.checkpoints.catalog import CATALOG
+from heedful.checkpoints.directory import Checkpoint, read_model
+from heedful.checkpoints.finding import find, fingerprint
+from heedful.checkpoints.fresh import fresh_model
+from heedful.checkpoints.heads import NewHead
+from heedful.errors import RequestError
+from heedful.objectives.protocol import Objective
+from heedful.recipes.schema import Recipe
+from heedful.storage.shared import SharedStore
+from heedful.text.files import read_tokenizer
+from heedful.text.tokenizer import Tokenizer
+from heedful.text.training import train_bpe, train_wordpiece
+from heedful.training.device import pick_device
+from heedful.tuning.protocol import Surroundings, Tuning
+
+
+@dataclass(frozen=True)
+class Assembly:
+    objective: Objective
+    tuning: Tuning
+    checkpoint: Checkpoint
+    device: torch.device
+    source: str
+    """What the user calls the model."""
+    fingerprint: str
+    """Of the model directory that it began from; "" if from random weights."""
+
+    @property
+    def catalogued(self) -> dict[str, str]:
+        named = CATALOG.get(self.source)
+        return {"licence": named.licence if named else "", "trained_on": named.trained_on if named else ""}
+
+
+def read_objective(recipe: Recipe, seed: int, store: SharedStore) -> Objective:
+    """The recipe's objective with its data."""
+    objective: Objective = plugins.find("objective", recipe.objective.kind).read(recipe, seed, store)
+    return objective
+
+
+def assemble(recipe: Recipe, seed: int, objective: Objective, store: SharedStore) -> Assembly:
+    device = pick_device(recipe.training.device, "training.device")
+    tuning_class: type[Tuning] = plugins.find("tuning", recipe.tuning.method)
+    heads = objective.heads(tuning_class.READS)
+    checkpoint, source, origin = _model(recipe, seed, objective, heads)
+    if checkpoint.tokenizer is None:
+        raise RequestError(f"{source}: has no tokenizer; put tokenizer.json or vocab.txt beside its weights.")
+    facts = _facts(recipe, seed, origin)
+    objective.prepare(checkpoint, facts, store)
+    body = {**facts, "drawn": None if origin else seed}
+    fresh = frozenset(name for name, place in checkpoint.sources.items() if place == "new" and origin)
+    around = Surroundings(recipe, seed, device, store, body, fresh)
+    tuning = tuning_class(checkpoint.transformer, objective, around)
+    return Assembly(objective, tuning, checkpoint, device, source, origin)
+
+
+def _facts(recipe: Recipe, seed: int, origin: str) -> dict[str, Any]:
+    """Which model and tokenizer it is, for what is kept in the store. A tokenizer that was trained depends on the
+    training rows, which may be drawn anew for each seed."""
+    if origin:
+        return {"model": origin}
+    table = recipe.tokenizer
+    assert table is not None  # the recipe was refused otherwise
+    if table.name is not None:
+        return {"model": [recipe.model.shape, fingerprint(find(table.name))]}
+    drawn = seed if recipe.data.redraw else None
+    return {"model": [recipe.model.shape, table.model_dump(mode="json"), recipe.data.model_dump(mode="json"), drawn]}
+
+
+def _model(
+    recipe: Recipe, seed: int, objective: Objective, heads: Mapping[str, NewHead]
+) -> tuple[Checkpoint, str, str]:
+    """The model with its new heads, what it is called, and the fingerprint of where it is from."""
+    table, origin = recipe.model, ""
+    if table.name is not None:
+        directory = find(table.name, table.revision)
+        origin = fingerprint(directory)
+        checkpoint = read_model(directory, heads, seed=seed)
+    else:
+        assert table.shape is not None  # the recipe was refused otherwise
+        checkpoint = fresh_model(table.shape, heads, lambda family: _tokenizer(recipe, objective, family), seed)
+    return checkpoint, table.name or f"shape {table.shape}", origin
+
+
+def _tokenizer(recipe: Recipe, objective: Objective, family: str) -> Tokenizer:
+    table = recipe.tokenizer
+    assert table is not None  # the recipe was refused otherwise
+    if table.name is not None:
+        tokenizer = read_tokenizer(find(table.name), family)
+        if tokenizer is None:
+            raise RequestError(f"tokenizer.name = {table.name!r}: there is no tokenizer in it.")
+        return tokenizer
+    with TemporaryDirectory(prefix="heedful-") as scratch:
+        corpus = Path(scratch) / "train.txt"
+        with corpus.open("w", encoding="utf-8") as file:
+            file.writelines(f"{' '.join(text.split())}\n" for text in objective.texts())
+        train = train_wordpiece if table.kind == "wordpiece" else train_bpe
+        return train([corpus], table.size, family=family)

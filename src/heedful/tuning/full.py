@@ -1,0 +1,83 @@
+"""Every weight moves."""
+
+import re
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from heedful.errors import RequestError
+from heedful.models.transformer import Transformer
+from heedful.objectives.protocol import Objective
+from heedful.objectives.texts import TextReader
+from heedful.recipes.schema import TuningTable
+from heedful.streams import seed_of
+from heedful.tuning.protocol import Spent, Surroundings, Tuning
+from heedful.tuning.vocabulary import CompactTable
+
+
+class FullTable(TuningTable):
+    method: Literal["full"] = "full"
+    """Every weight moves."""
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    """Each layer's learning rate is this times that of the layer above it; 1: the same everywhere."""
+    reinit_layers: int = Field(0, ge=0)
+    """How many of the top layers start from fresh weights."""
+
+
+class Full(Tuning):
+    Table = FullTable
+    COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 5, "lr": 1e-4}}
+
+    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
+        table = around.recipe.tuning
+        assert isinstance(table, FullTable)
+        self.layer_decay = table.layer_decay
+        self._reinitialise(transformer, table.reinit_layers, around.seed)
+        self.transformer = transformer.to(around.device)
+        self.reader = TextReader(self.transformer, around.device)
+        ids = objective.token_ids()
+        self.compact = None if ids is None else CompactTable(transformer, ids)
+        if self.compact is not None:
+            objective.renumber(self.compact.new_id)
+        self.unused = tuple(self._unused(objective))
+
+    @staticmethod
+    def _reinitialise(transformer: Transformer, depth: int, seed: int) -> None:
+        layers = transformer.shape.layers
+        if depth > layers:
+            raise RequestError(f"tuning.reinit_layers = {depth}, but the model has {layers} layers.")
+        if depth:
+            top = tuple(f"body.blocks.{i}." for i in range(layers - depth, layers))
+            transformer.initialise(torch.Generator().manual_seed(seed_of(seed, "layers")), only=top)
+
+    def _unused(self, objective: Objective) -> list[str]:
+        """Parts that no head of the objective reads: they have no gradient, and their decay would be for nothing."""
+        heads = self.transformer.head_shapes
+        pooled = any(heads[name].reads == "pooled" for name in objective.heads(None))
+        return [] if pooled else ["body.pooler."]
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        return {n: p for n, p in self.transformer.named_parameters() if not n.startswith(self.unused or "\0")}
+
+    def lr_scale(self, name: str) -> float:
+        """1 for the heads and what follows the blocks; below, `layer_decay` to the power of the depth under the top."""
+        layers = self.transformer.shape.layers
+        if match := re.match(r"body\.blocks\.(\d+)\.", name):
+            return self.layer_decay ** (layers - 1 - int(match[1]))
+        return self.layer_decay**layers if name.startswith("body.embeddings.") else 1.0
+
+    @property
+    def set_aside(self) -> int:
+        return 0 if self.compact is None else self.compact.set_aside
+
+    def spent(self, forward_flops: int, tokens: int) -> Spent:
+        return Spent(3 * forward_flops, tokens)  # a backward pass costs two forward ones
+
+    def finish(self, decay: float) -> None:
+        if self.compact is not None:
+            self.compact.expand(decay)
+
+
+TUNING = Full

@@ -1,0 +1,107 @@
+"""What a tuning is: which weights move, what may be computed once because they do not, and what that costs.
+
+A tuning is one file in this folder that calls its class TUNING, or a class of another package behind an entry point of
+the group `heedful.tunings`. Its name in a recipe is the file's, or the entry point's.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from heedful.models.transformer import Transformer
+from heedful.nn.heads import Reads
+from heedful.objectives.protocol import Objective
+from heedful.objectives.texts import TextReader
+from heedful.recipes.schema import Recipe, TuningTable
+from heedful.storage.shared import SharedStore
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a tuning is at work."""
+
+    recipe: Recipe
+    seed: int
+    device: torch.device
+    store: SharedStore
+    facts: Mapping[str, Any]
+    """Which body this is, for what is kept in the store."""
+    fresh: frozenset[str]
+    """Parameters that the checkpoint did not have and that were drawn: new heads, perhaps a pooler."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What training has cost beyond the seconds of its steps."""
+
+    flops: int
+    tokens: int
+    seconds: float = 0.0
+    """Of what was computed once, whoever did it: the runs of a study share it."""
+    padding_share: float | None = None
+    """None: as the objective's batches have it."""
+
+
+Solve = Callable[[Callable[[dict[str, Any]], float | None]], None]
+"""Finds the optimum. It is given a function that judges the model as it is, logs these facts beside the judgement, and
+returns the score on dev (higher is better), None without dev."""
+
+
+class Tuning(ABC):
+    """The methods that are not abstract have an answer that suits many: a tuning says what is different."""
+
+    Table: ClassVar[type[TuningTable]]
+    """Its keys in a recipe: a subclass whose `method` is this tuning's name."""
+    READS: ClassVar[Reads | None] = None
+    """Which state a new head should read if the recipe does not say; None: as the family's own heads do."""
+    COMPARE_DEFAULTS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Tables of a recipe that `heedful compare` takes for this tuning unless it is told otherwise."""
+
+    penalty: Callable[[], Tensor] | None = None
+    """Added to the loss of every step, if it is there: what is penalised beside the objective's losses."""
+    solve: Solve | None = None
+    """If it is there, nothing is trained step by step."""
+
+    transformer: Transformer
+    reader: TextReader
+    """What the objective computes with."""
+
+    @staticmethod  # noqa: B027 (most have nothing to refuse)
+    def check(recipe: Recipe) -> None:
+        """Refuses a recipe that contradicts itself, before anything is read."""
+
+    @abstractmethod
+    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
+        """The objective is prepared: what can be computed once is computed here."""
+
+    @abstractmethod
+    def trainable(self) -> dict[str, nn.Parameter]:
+        """What the optimiser moves, by name."""
+
+    def train(self, on: bool) -> None:
+        """Dropout on or off, where this tuning has any."""
+        self.transformer.train(on)
+
+    def lr_scale(self, name: str) -> float:
+        """The learning rate of this parameter, as a share of the recipe's."""
+        return 1.0
+
+    @property
+    def set_aside(self) -> int:
+        """Parameters that count as trained but are not in the optimiser: rows of the token table that never occur."""
+        return 0
+
+    @abstractmethod
+    def spent(self, forward_flops: int, tokens: int) -> Spent:
+        """From what one forward pass of every step so far came to."""
+
+    def finish(self, decay: float) -> None:  # noqa: B027 (most have nothing to put back)
+        """Put the model together as it will be saved. `decay`: the product of all steps' (1 − lr · weight decay) for
+        the token table, which rows that were set aside have missed."""
+
+
+TABLE = "body.embeddings.token.weight"

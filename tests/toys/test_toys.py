@@ -1,0 +1,169 @@
+"""The seams hold: an objective and a tuning of another package, 80 lines each, go through everything that ours do."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from training_samples import assert_same_run, read_log, sentences, write_tiny
+
+HERE = Path(__file__).parent
+ENTRY_POINTS = """
+[heedful.objectives]
+lines = toy_objective:Lines
+[heedful.tunings]
+tethered = toy_tuning:Tethered
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an installed package of toys, a model, and lines to learn from."""
+    folder = tmp_path_factory.mktemp("world")
+    installed = folder / "site/toys-1.0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(ENTRY_POINTS)
+    write_tiny(folder / "model")
+    (folder / "lines.txt").write_text("\n".join(text for text, _ in sentences(90)) + "\n")
+    (folder / "toy.toml").write_text(
+        f"""
+[model]
+name = "{folder}/model/tiny"
+[data]
+train = "{folder}/lines.txt"
+[objective]
+kind = "lines"
+warm_weight = 0.25
+[tuning]
+method = "tethered"
+pull = 0.5
+[training]
+steps = 45
+mark_steps = 10
+batch_size = 8
+accumulate = 2
+lr = 3e-3
+threads = 1
+device = "cpu"
+checkpoint_seconds = 0
+"""
+    )
+    return folder
+
+
+@pytest.fixture
+def heedful_command(world: Path) -> Any:
+    paths = [str(world / "site"), str(HERE), os.environ.get("PYTHONPATH", "")]
+
+    def start(*arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "heedful", *arguments], cwd=world, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    return start
+
+
+def finish(process: "subprocess.Popen[str]", code: int = 0) -> str:
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == code, err
+    return out + err
+
+
+def test_they_are_small() -> None:
+    for name in ("toy_objective.py", "toy_tuning.py"):
+        assert len((HERE / name).read_text().splitlines()) <= 80, name
+
+
+def test_their_keys_are_explained_and_misspellings_are_noticed(world: Path, heedful_command: Any) -> None:
+    assert "Weight of the second loss." in finish(heedful_command("recipes", "--explain", "objective.warm_weight"))
+    assert "How strongly" in finish(heedful_command("recipes", "--explain", "tuning.pull"))
+    assert "did you mean objective.warm_weight?" in finish(
+        heedful_command("run", "toy.toml", "--set", "objective.warm_wait=1"), 2
+    )
+    assert "did you mean 'lines'?" in finish(heedful_command("run", "toy.toml", "--set", "objective.kind=line"), 2)
+    assert "choose from gap, felt" in finish(heedful_command("run", "toy.toml", "--set", "evaluation.metric=bleu"), 2)
+    endless = (world / "toy.toml").read_text().replace("steps = 45\n", "").replace("mark_steps = 10\n", "")
+    (world / "endless.toml").write_text(endless)
+    assert "training.steps is missing" in finish(heedful_command("run", "endless.toml"), 2)
+
+
+def test_run_kill_and_resume(world: Path, heedful_command: Any) -> None:
+    finish(heedful_command("run", "toy.toml", "--out", "whole", "--workers", "1"))
+    draw, kills = random.Random(4), 0
+    while kills < 3:
+        process = heedful_command("run", "toy.toml", "--out", "killed", "--workers", "1")
+        state, goal = world / "killed/runs/toy-seed0/checkpoints/state.json", draw.randint(1, 30)
+        while process.poll() is None and not (state.exists() and _step(state) >= goal):
+            time.sleep(0.001)
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.wait()
+        kills += 1
+    assert kills > 0
+    finish(heedful_command("run", "toy.toml", "--out", "killed", "--workers", "1"))
+    assert_same_run(world / "whole/runs/toy-seed0", world / "killed/runs/toy-seed0", but_for=("command",))
+    log = read_log(world / "whole/runs/toy-seed0")
+    assert [line["step"] for line in log if "dev" in line] == [10, 20, 30, 40, 45]
+    assert [line["mark"] for line in log if "dev" in line] == [1, 2, 3, 4, 5]
+    assert set(log[0]["terms"]) == {"long", "warm", "penalty"}
+    assert sum(log[0]["terms"].values()) == pytest.approx(log[0]["loss"])
+
+
+def _step(state: Path) -> int:
+    try:
+        return int(json.loads(state.read_text())["step"])
+    except (OSError, ValueError):
+        return 0
+
+
+def test_compare_statistics_report_results(world: Path, heedful_command: Any) -> None:
+    settings = ["objective.kind=lines", "training.steps=40", "training.batch_size=8", "training.threads=1"]
+    said = finish(
+        heedful_command(
+            "compare", "lines.txt", "--models", "model/tiny", "--methods", "tethered,full", "--seeds", "2", "--workers",
+            "2", "--out", "study", *(part for s in settings for part in ("--set", s)),
+        )
+    )  # fmt: skip
+    assert "gap" in said
+    study = heedful.results(world / "study")
+    rows = {row["setting"]: row for row in study.table}
+    assert set(rows) == {"tiny-tethered", "tiny-full"}
+    assert all(row["metric"] == "gap" and row["n"] == 2 for row in rows.values())
+    statistics = json.loads((world / "study/statistics.json").read_text())
+    (comparison,) = statistics["comparisons"]
+    best = min(rows, key=lambda name: rows[name]["dev_mean"])  # the smaller gap is the better one
+    assert comparison["a"] == best
+    other = next(name for name in rows if name != best)
+    difference = comparison["bootstrap"]["difference"]
+    assert abs(difference) == pytest.approx(abs(rows[best]["test_mean"] - rows[other]["test_mean"]), abs=1e-9)
+    assert best in study.verdict
+    assert "gap in length" in (world / "study/report.md").read_text()
+    assert (world / "study/best/model.safetensors").exists()
+    runs = [world / f"study/runs/{best}-seed{seed}" for seed in (0, 1)]
+    gaps = [json.loads((run / "metrics.json").read_text())["splits"]["dev"]["gap"] for run in runs]
+    kept = (world / "study/best/model.safetensors").read_bytes()
+    assert kept == (runs[gaps.index(min(gaps))] / "model/model.safetensors").read_bytes()
+    run = study.runs[0]
+    assert [point["step"] for point in run.curve("dev/gap")] == [40]
+    assert len(run.predictions("test")) == 15
+
+
+def test_a_search_leaves_the_test_set_alone_until_it_has_chosen(world: Path, heedful_command: Any) -> None:
+    arguments = ["run", "toy.toml", "--out", "search", "--sweep", "training.lr=1e-3,3e-3", "--workers", "1"]
+    finish(heedful_command(*arguments, "--set", "training.steps=10", "--set", "study.final_seeds=1"))
+    runs = {path.parent.name: json.loads(path.read_text()) for path in (world / "search/runs").glob("*/metrics.json")}
+    assert len(runs) == 3
+    for name, metrics in runs.items():
+        assert ("test" in metrics["splits"]) == ("chosen" in name), name
+        assert (world / f"search/runs/{name}/predictions/test.tsv").exists() == ("chosen" in name)

@@ -1,0 +1,45 @@
+"""A toy tuning, as a package outside heedful would write it: the heads and the last block move, and are pulled back to
+where they began."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from heedful.models.transformer import Transformer
+from heedful.objectives.protocol import Objective
+from heedful.objectives.texts import TextReader
+from heedful.recipes.schema import TuningTable
+from heedful.tuning.protocol import Spent, Surroundings, Tuning
+
+
+class TetheredTable(TuningTable):
+    method: Literal["tethered"] = "tethered"
+    """The last block and the heads move, on a tether."""
+    pull: float = Field(0.01, ge=0)
+    """How strongly the block is pulled back."""
+
+
+class Tethered(Tuning):
+    Table = TetheredTable
+    COMPARE_DEFAULTS: ClassVar = {"training": {"lr": 2e-3}}
+
+    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
+        self.transformer = transformer.to(around.device)
+        self.reader = TextReader(self.transformer, around.device)
+        self.last = f"body.blocks.{transformer.shape.layers - 1}."
+        for name, p in transformer.named_parameters():
+            p.requires_grad_(name.startswith((self.last, "heads.")))
+        self.pull = around.recipe.tuning.pull  # type: ignore[attr-defined]
+        self.start = {n: p.detach().clone() for n, p in self.trainable().items() if n.startswith(self.last)}
+        self.penalty = self._penalty
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        return {n: p for n, p in self.transformer.named_parameters() if p.requires_grad}
+
+    def _penalty(self) -> Tensor:
+        moving = self.trainable()
+        return self.pull * sum(((moving[n] - start) ** 2).sum() for n, start in self.start.items())  # type: ignore[return-value]
+
+    def spent(self, forward_flops: int, tokens: int) -> Spent:
+        return Spent(2 * forward_flops, tokens)

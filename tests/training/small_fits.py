@@ -1,0 +1,118 @@
+"""An objective, a tuning and a fit of a few texts, without a run's directory around them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful import plugins
+from heedful.checkpoints.directory import Checkpoint
+from heedful.data.examples import Dataset, Examples
+from heedful.models.transformer import Transformer
+from heedful.objectives.classify import HEAD, Classify
+from heedful.objectives.texts import Text, TextReader
+from heedful.recipes.schema import Recipe
+from heedful.storage.shared import SharedStore
+from heedful.text.tokenizer import Tokenizer
+from heedful.training.loop import Fit
+from heedful.training.state import Progress
+from heedful.tuning.protocol import Surroundings, Tuning
+from training_samples import sentences, tiny_recipe
+
+CPU = torch.device("cpu")
+CLASSES = 3
+SEED = 5
+
+
+def texts(count: int = 30) -> tuple[list[str], list[int]]:
+    """The targets are far from balanced."""
+    return [text for text, _ in sentences(count)], [0 if i % 5 < 3 else 1 if i % 5 == 3 else 2 for i in range(count)]
+
+
+def dataset(
+    rows: Sequence[str], targets: Sequence[float], dev: int = 0, kind: str = "classes", number: int = CLASSES
+) -> Dataset:
+    """Whole numbers as classes "0", "1", "2", or a score; the first `dev` rows are dev too."""
+    classes = kind == "classes"
+    examples = Examples(
+        list(rows),
+        None,
+        [str(int(t)) for t in targets] if classes else None,
+        None if classes else [float(t) for t in targets],
+        list(range(1, len(rows) + 1)),
+    )
+    labels = tuple(map(str, range(number))) if classes else ()
+    return Dataset("small", kind, labels, examples, examples.take(range(dev)) if dev else None, None)  # type: ignore[arg-type]
+
+
+def recipe_of(method: str = "full", **tables: Any) -> Recipe:
+    training = {"checkpoint_seconds": 1e6, **tables.pop("training", {})}
+    return tiny_recipe(Path("small"), {"name": "small"}, method, training=training, **tables)
+
+
+@dataclass
+class Small:
+    objective: Classify
+    tuning: Tuning
+    recipe: Recipe
+
+    @property
+    def items(self) -> list[Text]:
+        return self.objective.items["train"]
+
+    def scores(self, rows: Sequence[int]) -> Tensor:
+        return self.tuning.reader.scores([self.items[r] for r in rows], HEAD)
+
+    def fit(self, folder: Path, judge: Callable[[], dict[str, Any]] | None = None, **more: Any) -> Fit:
+        folder.mkdir(parents=True, exist_ok=True)
+        return Fit(
+            objective=self.objective,
+            tuning=self.tuning,
+            training=self.recipe.training,
+            seed=SEED,
+            directory=folder,
+            judge=judge,
+            watch=lambda *_: None,
+            should_stop=lambda: False,
+            **more,
+        )
+
+    def train(self, folder: Path, judge: Callable[[], dict[str, Any]] | None = None, **more: Any) -> Progress:
+        """To the end, and put together as it would be saved."""
+        progress = self.fit(folder, judge, **more).run()
+        self.tuning.finish(progress.decay)
+        return progress
+
+
+def small(
+    model: tuple[Transformer, Tokenizer],
+    data: Dataset,
+    recipe: Recipe,
+    folder: Path,
+    objective_class: type[Classify] = Classify,
+    tuning_class: type[Tuning] | None = None,
+) -> Small:
+    transformer, tokenizer = model
+    store = SharedStore(folder)
+    objective = objective_class(recipe, SEED, data)
+    objective.prepare(Checkpoint(transformer, "bert", tokenizer), {}, store)
+    around = Surroundings(recipe, SEED, CPU, store, {}, frozenset())
+    tuning_class = tuning_class or plugins.find("tuning", recipe.tuning.method)
+    return Small(objective, tuning_class(transformer, objective, around), recipe)
+
+
+def features_of(transformer: Transformer, items: Sequence[Text]) -> Tensor:
+    """What the classifier reads of these texts, (b, d)."""
+    return TextReader(transformer, CPU).features(items, transformer.head_shapes[HEAD].reads)
+
+
+def weights_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in module.named_parameters()}
+
+
+def furthest(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
+    assert a.keys() == b.keys()
+    return max(float((a[n] - b[n]).abs().max()) for n in a)
