@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Model", "RequestError", "Run", "Study", "WorkError", "load", "results", "run"]
 
 if TYPE_CHECKING:

@@ -11,17 +11,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from heedful.checkpoints.dialect import SLOTS
 from heedful.checkpoints.directory import Checkpoint, read_model, write_model
 from heedful.checkpoints.finding import find
+from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
 from heedful.evaluation.calibration import apply as probabilities
 from heedful.findings import Study
 from heedful.models.batch import Batch, pad
-from heedful.models.shape import HeadKind, Shape
+from heedful.models.shape import HeadKind, Shape, main_head
 from heedful.models.transformer import Transformer
-from heedful.objectives.classify import make_items
+from heedful.objectives.texts import TextReader, make_texts
 from heedful.text.tokenizer import Text, Tokenizer, Tokens
-from heedful.tuning.methods import features_of
+from heedful.training.device import pick_device
 
 Pooling = Literal["cls", "first", "mean", "max", "last"]
 _WINDOW = 8192  # texts tokenised and sorted at a time, so that memory does not grow with the input
@@ -63,6 +65,8 @@ def load(
     revision: str | None = None,
     new_head: HeadKind | None = None,
     labels: Sequence[str] = (),
+    head: str | None = None,
+    keep_heads: bool = False,
     body_only: bool = False,
     family: str | None = None,
     seed: int = 0,
@@ -71,20 +75,26 @@ def load(
     """A model from a directory, a name that `heedful models` lists, or a hub id (looked for in this order).
 
     Every stored tensor must have a home in the model and every part of the model a tensor. Two exceptions can be asked
-    for: `new_head` (with `labels` for a classifier) puts a fresh head, drawn from `seed`, in the place of those stored;
-    `body_only` leaves heads away. `family` helps an old directory whose config.json does not name its model_type.
+    for: `new_head` (with `labels` for a classifier) puts a fresh head, drawn from `seed`, in the place of those stored,
+    or with `keep_heads` beside them, under the name `head` (default: "classify" for a classifier); `body_only` leaves
+    heads away. `family` helps an old directory whose config.json does not name its model_type.
     """
-    place = _device(device)
+    place = pick_device(device, "device")
     if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):
         raise RequestError("labels is not a list of names.")
+    if new_head is None and (labels or head is not None):
+        raise RequestError("labels and head belong to a new_head; leave them out, or say which new_head it is.")
     directory = find(source, revision)
-    checkpoint = read_model(directory, new_head, list(labels), body_only, family, seed)
+    new_heads = {}
+    if new_head is not None:
+        new_heads[head or SLOTS.get(new_head, "classify")] = NewHead(new_head, tuple(labels))
+    checkpoint = read_model(directory, new_heads, keep_heads, body_only, family, seed)
     checkpoint.transformer.to(place)
     return Model(checkpoint, str(source))
 
 
 class Model:
-    """A transformer with its tokenizer and the names of its labels."""
+    """A transformer with its heads, the names of their labels, and its tokenizer."""
 
     def __init__(self, checkpoint: Checkpoint, source: str) -> None:
         self.checkpoint = checkpoint
@@ -100,7 +110,9 @@ class Model:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return self.checkpoint.labels
+        """Of the head "classify", or of the only head with labels."""
+        name = main_head(self.transformer.head_shapes)
+        return () if name is None else self.transformer.head_shapes[name].labels
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -111,12 +123,9 @@ class Model:
     @property
     def max_length(self) -> int:
         """The most tokens that one text may have, special tokens included."""
-        shape = self.shape
-        positions = shape.positions - (
-            shape.pad_id + 1 if shape.family == "roberta" and shape.pad_id is not None else 0
-        )
+        longest = self.shape.longest
         stated = self.checkpoint.tokenizer.max_length if self.checkpoint.tokenizer else None
-        return min(positions, stated or positions)
+        return min(longest, stated or longest)
 
     def save(self, directory: str | Path) -> None:
         """Write a model directory in one step: a crash leaves what was there before, or the whole new directory."""
@@ -124,7 +133,7 @@ class Model:
 
     def __repr__(self) -> str:
         s = self.shape
-        return f"<heedful model {self.source}: {s.family}, {s.layers} layers of width {s.width}>"
+        return f"<heedful model {self.source}: {self.checkpoint.family}, {s.layers} layers of width {s.width}>"
 
     def encode(
         self,
@@ -170,43 +179,48 @@ class Model:
             )
         return features
 
-    def predict(self, texts: Iterable[Text], batch_size: int = 32) -> "Predictions":
+    def predict(self, texts: Iterable[Text], batch_size: int = 32, head: str | None = None) -> "Predictions":
         """A label and the probability of every class for each text or pair, in their order; a score for a regression.
 
         Texts beyond the length that the model was trained with are cut or read in chunks, as they were in training.
+        `head`: which classifier, where the model has several; default: "classify", or the only one.
         """
-        if "classify" not in self.transformer.heads:
-            raise RequestError(f"{self.source}: has no classification head; train one with `heedful run`.")
+        name = self._classifier(head)
+        labels = self.transformer.head_shapes[name].labels
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise RequestError("predict takes a list of texts; put the one text in a list.")
         if not isinstance(batch_size, int) or batch_size < 1:
             raise RequestError(f"batch_size={batch_size!r} is not a whole number from 1.")
         texts, tokenizer = list(texts), self.tokenizer
-        scores = np.empty((len(texts), len(self.labels)))
+        scores = np.empty((len(texts), len(labels)))
         cut = 0
         with torch.inference_mode(), _evaluating(self.transformer):
             for start in range(0, len(texts), _WINDOW):
-                if self.checkpoint.chunked:
-                    scores[start : start + _WINDOW] = self._in_chunks(texts[start : start + _WINDOW], batch_size)
+                if self.transformer.head_shapes[name].chunked:
+                    scores[start : start + _WINDOW] = self._in_chunks(name, texts[start : start + _WINDOW], batch_size)
                     continue
                 window = tokenizer.encode(texts[start : start + _WINDOW], self.max_length)
                 cut += sum(tokens.truncated for tokens in window)
                 for rows, batch in self._batches(window, batch_size):
-                    scores[[start + r for r in rows]] = self.transformer("classify", *batch).double().cpu().numpy()
-        return Predictions(self.labels, scores, cut)
+                    scores[[start + r for r in rows]] = self.transformer(name, batch).cpu().double().numpy()
+        return Predictions(labels, scores, cut)
 
-    def _in_chunks(self, texts: list[Text], batch_size: int) -> npt.NDArray[np.float64]:
+    def _classifier(self, head: str | None) -> str:
+        shapes = self.transformer.head_shapes
+        labelled = [name for name, shape in shapes.items() if shape.labels]
+        name = main_head(shapes) if head is None else head
+        if not labelled:
+            raise RequestError(f"{self.source}: has no classification head; train one with `heedful run`.")
+        if name not in labelled:
+            raise RequestError(f"{self.source}: head={head!r} is not one of its classifiers, {', '.join(labelled)}.")
+        return name
+
+    def _in_chunks(self, head: str, texts: list[Text], batch_size: int) -> npt.NDArray[np.float64]:
         if not all(isinstance(text, str) for text in texts):
             raise RequestError(f"{self.source}: was trained on single texts, in chunks; give it no pairs.")
+        items = make_texts(self.tokenizer, [str(t) for t in texts], None, self.max_length, chunked=True)
         device = self.transformer.body.embeddings.token.weight.device
-        items = make_items(self.tokenizer, [str(t) for t in texts], None, self.max_length, chunked=True)
-        order = sorted(range(len(items)), key=lambda r: -items[r].tokens)
-        scores = np.empty((len(items), len(self.labels)))
-        for at in range(0, len(order), batch_size):
-            rows = order[at : at + batch_size]
-            x_bd = features_of(self.transformer, [items[r] for r in rows], device)
-            scores[rows] = self.transformer.heads["classify"](x_bd).double().cpu().numpy()
-        return scores
+        return TextReader(self.transformer, device).all_scores(items, head, batch_size).numpy()
 
     def _check_pooling(self, pooling: str) -> None:
         if pooling not in get_args(Pooling):
@@ -229,7 +243,7 @@ class Model:
         return pad([t.ids for t in tokens], segments, self.shape.pad_id, device)
 
     def _pooled(self, batch: Batch, pooling: Pooling) -> Tensor:
-        return self.transformer.features("pooled" if pooling == "cls" else pooling, *batch)
+        return self.transformer.features("pooled" if pooling == "cls" else pooling, batch)
 
 
 class Predictions:
@@ -240,15 +254,6 @@ class Predictions:
         self.scores = raw[:, 0] if len(names) == 1 else None
         self.probabilities = probabilities(raw)
         self.labels = [names[i] for i in self.probabilities.argmax(axis=1)] if len(raw) else []
-
-
-def _device(wanted: str | torch.device) -> torch.device:
-    try:
-        device = torch.device(wanted)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, TypeError):
-        raise RequestError(f"device={wanted!r} is not to be had here; choose cpu, cuda or mps.") from None
-    return device
 
 
 @contextlib.contextmanager

@@ -264,7 +264,7 @@ def test_a_folder_does_not_hide_a_named_set(tmp_path: Path, monkeypatch: pytest.
     import heedful.cli.run
 
     plans: list[Any] = []
-    monkeypatch.setattr(heedful.cli.run, "_study", lambda plan, *_: plans.append(plan))
+    monkeypatch.setattr(heedful.cli.run, "_run_and_report", lambda plan, *_: plans.append(plan))
     (tmp_path / "tickets").mkdir()  # such as the --out of an earlier study
     monkeypatch.chdir(tmp_path)
     heedful.cli.run.compare("tickets")

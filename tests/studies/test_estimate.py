@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
+from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe
+from heedful.storage.shared import SharedStore
 from heedful.studies import estimate
 from heedful.studies.board import Board
 from heedful.studies.estimate import Pace, expected_seconds
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.training.progress import roughly
-from heedful.training.setting import load_data
 from training_samples import tiny_recipe, write_data, write_tiny
 
 TICKETS: dict[str, Any] = {"model": {"name": "x"}, "data": {"name": "tickets"}}
@@ -25,31 +26,33 @@ def paced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def measure(recipe: Any, *_: Any) -> Pace:
         measured.append(recipe.tuning.method)
-        return Pace(0.1, 1.0)
+        return Pace(0.1, 1.0, cached=recipe.tuning.method == "frozen")
 
     monkeypatch.setattr(estimate, "_measure", measure)
     return measured
 
 
-def test_rows_epochs_and_splits_count(paced: list[str]) -> None:
+def test_rows_epochs_and_splits_count(paced: list[str], tmp_path: Path) -> None:
+    store = SharedStore(tmp_path)
     recipe = make_recipe({**TICKETS, "training": {"epochs": 4}})
-    data = load_data(recipe.data)
+    data = load_data(recipe.data, 0, store)
     train, dev, test = len(data.train), len(data.dev or ()), len(data.test or ())
-    alone = expected_seconds([(recipe, 0)], data, None)
+    alone = expected_seconds([(recipe, 0)], store, None)
     assert alone == pytest.approx(4 * train + 0.1 * (5 * dev + test))
     half = make_recipe(
         {"model": {"name": "x"}, "data": {"name": "tickets", "fraction": 0.5}, "training": {"epochs": 4}}
     )
-    assert expected_seconds([(half, 0)], data, None) == pytest.approx(4 * round(train / 2) + 0.1 * (5 * dev + test))
-    assert expected_seconds([(recipe, 0), (recipe, 1)], data, None) == pytest.approx(2 * alone)
+    assert expected_seconds([(half, 0)], store, None) == pytest.approx(4 * round(train / 2) + 0.1 * (5 * dev + test))
+    assert expected_seconds([(recipe, 0), (recipe, 1)], store, None) == pytest.approx(2 * alone)
     assert paced == ["full"] * 3  # once for each call: runs of one kind share it
 
 
-def test_features_of_a_frozen_body_count_once(paced: list[str]) -> None:
+def test_features_of_a_frozen_body_count_once(paced: list[str], tmp_path: Path) -> None:
+    store = SharedStore(tmp_path)
     recipe = make_recipe({**TICKETS, "tuning": {"method": "frozen"}, "training": {"epochs": 4}})
-    data = load_data(recipe.data)
+    data = load_data(recipe.data, 0, store)
     rows = len(data.train) + len(data.dev or ()) + len(data.test or ())
-    found = expected_seconds([(recipe, seed) for seed in range(3)], data, None)
+    found = expected_seconds([(recipe, seed) for seed in range(3)], store, None)
     assert found == pytest.approx(3 * 4 * len(data.train) + 0.1 * rows)
 
 

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from heedful.errors import RequestError
+from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe, sweep_settings
 from heedful.report.study import write_reports
+from heedful.storage.shared import SharedStore
 from heedful.studies.executors import Result, in_turn
 from heedful.studies.parts import StudyPlan, choose
 from heedful.studies.plan import plan_comparison, plan_recipe
 from heedful.studies.study import run_study
 from heedful.studies.table import latex, markdown
-from heedful.training.setting import load_data
 from training_samples import tiny_recipe, write_data, write_tiny
 
 SMALL: dict[str, Any] = {"model": {"name": "minilm"}, "data": {"name": "tickets"}}
@@ -98,12 +99,13 @@ def test_compare_searches_each_method() -> None:
 
 def test_choose_is_by_dev_alone() -> None:
     rows = [
-        {"setting": "a", "metric": "accuracy", "dev_mean": 0.7, "test_mean": 0.9},
-        {"setting": "b", "metric": "accuracy", "dev_mean": 0.8, "test_mean": 0.1},
+        {"setting": "a", "metric": "accuracy", "higher_is_better": True, "dev_mean": 0.7, "test_mean": 0.9},
+        {"setting": "b", "metric": "accuracy", "higher_is_better": True, "dev_mean": 0.8, "test_mean": 0.1},
         {"setting": "c", "n": 0},
     ]
     assert choose(rows) is rows[1]
-    assert choose([{**r, "metric": "log_loss"} for r in rows[:2]]) == {**rows[0], "metric": "log_loss"}
+    lower = {"metric": "log_loss", "higher_is_better": False}
+    assert choose([{**r, **lower} for r in rows[:2]]) == {**rows[0], **lower}
     assert choose(rows[2:]) is None
 
 
@@ -157,8 +159,23 @@ def test_the_tables(study: Path) -> None:
 
 def test_marks_and_escapes() -> None:
     rows = [
-        {"setting": "a_b&c|d", "training.lr": 1e-3, "metric": "accuracy", "dev_mean": 0.5, "dev_std": 0.01, "n": 2},
-        {"setting": "best", "training.lr": 0.1, "metric": "accuracy", "dev_mean": 0.75, "n": 1},
+        {
+            "setting": "a_b&c|d",
+            "training.lr": 1e-3,
+            "metric": "accuracy",
+            "higher_is_better": True,
+            "dev_mean": 0.5,
+            "dev_std": 0.01,
+            "n": 2,
+        },
+        {
+            "setting": "best",
+            "training.lr": 0.1,
+            "metric": "accuracy",
+            "higher_is_better": True,
+            "dev_mean": 0.75,
+            "n": 1,
+        },
     ]
     assert "| **best** | **0.1** | **0.750** | **1** |" in markdown(rows)
     two = [{**row, "method": method} for method in ("frozen", "full") for row in rows]
@@ -254,9 +271,10 @@ def test_a_curve_from_beginning_to_report(tmp_path: Path) -> None:
 
 def test_each_seed_of_a_curve_has_rows_of_its_own(tmp_path: Path) -> None:
     recipe = plan_with(curve=[0.25, 0.5]).settings[0].recipe
-    data = load_data(recipe.data, 0), load_data(recipe.data, 1), load_data(recipe.data, 0)
+    store = SharedStore(tmp_path)
+    data = [load_data(recipe.data, seed, store) for seed in (0, 1, 0)]
     assert data[0].train.rows == data[2].train.rows != data[1].train.rows
-    more = load_data(plan_with(curve=[0.25, 0.5]).settings[1].recipe.data, 0)
+    more = load_data(plan_with(curve=[0.25, 0.5]).settings[1].recipe.data, 0, store)
     assert set(data[0].train.rows) < set(more.train.rows)
 
 

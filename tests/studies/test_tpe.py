@@ -17,7 +17,7 @@ from heedful.studies.executors import in_processes, in_turn
 from heedful.studies.parts import choose
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
-from heedful.studies.tpe import Trial, bars, propose
+from heedful.studies.tpe import Trial, propose, thresholds
 from training_samples import assert_same_run, tiny_recipe, write_data, write_tiny
 
 optuna = pytest.importorskip("optuna", reason="heedful[sweep] is not installed")
@@ -84,20 +84,20 @@ def test_pruning_is_optunas(seed: int) -> None:
         if trial.should_prune():
             theirs = epoch
             break
-    needed = bars(earlier)
+    needed = thresholds(earlier)
     stops = [e for e in ours if max(ours[k] for k in ours if k <= e) < needed[e]]
     assert (stops[0] if stops else None) == theirs
 
 
 def test_few_runs_are_no_bar() -> None:
-    assert bars([{1: 0.5}, {1: 0.6}]) == {}
-    assert bars([{1: 0.5}, {1: 0.6}, {1: 0.1, 2: 0.9}]) == {1: 0.5, 2: 0.9}
+    assert thresholds([{1: 0.5}, {1: 0.6}]) == {}
+    assert thresholds([{1: 0.5}, {1: 0.6}, {1: 0.1, 2: 0.9}]) == {1: 0.5, 2: 0.9}
 
 
 def test_a_stopped_setting_is_not_chosen() -> None:
     rows = [
-        {"setting": "a", "metric": "accuracy", "dev_mean": 0.9, "pruned": 1},
-        {"setting": "b", "metric": "accuracy", "dev_mean": 0.8},
+        {"setting": "a", "metric": "accuracy", "higher_is_better": True, "dev_mean": 0.9, "pruned": 1},
+        {"setting": "b", "metric": "accuracy", "higher_is_better": True, "dev_mean": 0.8},
     ]
     assert choose(rows) is rows[1]
     assert choose(rows[:1]) is rows[0]
@@ -180,11 +180,11 @@ def test_a_search_in_rounds(study: Path, tmp_path: Path) -> None:
     assert [s["name"] for s in facts["settings"]] == [f"r-{i}" for i in range(1, 9)]
     manifests = {r["name"]: json.loads((study / f"runs/{r['name']}/manifest.json").read_text()) for r in facts["runs"]}
     first, second = ([manifests[f"r-{i}-seed0"] for i in numbers] for numbers in (range(1, 5), range(5, 9)))
-    assert not any("bars" in m for m in [*first, manifests[chosen]])
+    assert not any("thresholds" in m for m in [*first, manifests[chosen]])
     logs = [(study / f"runs/r-{i}-seed0/log.jsonl").read_text().splitlines() for i in range(1, 5)]
     scores = [[x["dev"]["accuracy"] for x in map(json.loads, log) if "dev" in x] for log in logs]
     expected = {str(e + 1): float(np.median([s[e] for s in scores])) for e in range(3)}
-    assert all(m["bars"] == expected for m in second)
+    assert all(m["thresholds"] == expected for m in second)
     for i, m in enumerate(second, start=5):
         lines = (study / f"runs/r-{i}-seed0/log.jsonl").read_text().splitlines()
         reached = [x["dev"]["accuracy"] for x in map(json.loads, lines) if "dev" in x]
@@ -199,7 +199,7 @@ def test_a_search_in_rounds(study: Path, tmp_path: Path) -> None:
     words = f"Stopped after epoch {second[stopped - 5]['pruned']}: behind the median"
     assert words in (study / f"runs/r-{stopped}-seed0/report.md").read_text()
     report = (study / "report.md").read_text()
-    assert f"(stopped after {second[stopped - 5]['pruned']})" in report
+    assert f"(stopped at mark {second[stopped - 5]['pruned']})" in report
     assert "proposed by TPE, round by round" in report
     rows = {r["setting"]: r for r in facts["table"]}
     whole = [r for n, r in rows.items() if "chosen" not in n and not r.get("pruned")]
@@ -255,7 +255,7 @@ def test_a_round_that_had_begun_stays(study: Path, tmp_path: Path) -> None:
     before = json.loads((study / "study.json").read_text())
     facts = run_study(plan_again(study), copy, command="x", quiet=True, threads=1)
     assert facts["settings"] == before["settings"]
-    assert facts["bars"] == before["bars"]
+    assert facts["thresholds"] == before["thresholds"]
     assert_same_run(copy / "runs/r-8-seed0", study / "runs/r-8-seed0")
     assert facts["chosen"][0]["name"] == "r-4-chosen"  # by the new scores
 

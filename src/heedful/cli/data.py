@@ -25,10 +25,10 @@ def data(
         return
     from heedful.data.named import NAMED, where_from
 
-    listed = []
+    entries = []
     for entry in NAMED.values():
         place, present = where_from(entry)
-        listed.append(
+        entries.append(
             {
                 "name": entry.name,
                 "what": entry.what,
@@ -42,9 +42,9 @@ def data(
             }
         )
     if as_json:
-        print_json(listed)
+        print_json(entries)
         return
-    for facts in listed:
+    for facts in entries:
         _print_wrapped(f"{facts['name']}: {facts['what']}", "", "    ")
         state = "here" if facts["present"] else "not here"
         _print_wrapped(f"{state} ({facts['from']}); licence: {facts['licence'] or 'not stated'}", "    ", "    ")

@@ -53,21 +53,21 @@ def doctor(
 def examine() -> Iterator[Finding]:
     yield Finding("python", platform.python_version(), "ok")
     for package in ("heedful", "torch", "tokenizers", "safetensors", "huggingface_hub", "numpy"):
-        yield _package(package)
-    yield from _device_and_threads()
-    yield from _extras()
-    yield from _folders()
-    yield from _models()
+        yield _check_package(package)
+    yield from _check_device_and_threads()
+    yield from _check_extras()
+    yield from _check_folders()
+    yield from _check_models()
 
 
-def _package(name: str) -> Finding:
+def _check_package(name: str) -> Finding:
     try:
         return Finding(name, importlib.metadata.version(name), "ok")
     except importlib.metadata.PackageNotFoundError:
         return Finding(name, "missing", "problem", "install heedful again with pip")
 
 
-def _device_and_threads() -> Iterator[Finding]:
+def _check_device_and_threads() -> Iterator[Finding]:
     try:
         import torch
     except ImportError as error:
@@ -88,8 +88,8 @@ def _device_and_threads() -> Iterator[Finding]:
         yield Finding("threads", f"{threads} on {cores} cores", "ok")
 
 
-def _extras() -> Iterator[Finding]:
-    """Each extra of the package, whether all that it asks for is installed."""
+def _check_extras() -> Iterator[Finding]:
+    """For each extra of the package: whether everything it requires is installed."""
     try:
         facts = importlib.metadata.metadata("heedful")
     except importlib.metadata.PackageNotFoundError:
@@ -98,14 +98,14 @@ def _extras() -> Iterator[Finding]:
     for extra in facts.get_all("Provides-Extra") or []:
         wanted = [r for r in requirements if re.search(rf"extra\s*==\s*['\"]{re.escape(extra)}['\"]", r)]
         names = [match[0] for r in wanted if (match := re.match(r"[\w.-]+", r))]
-        absent = [n for n in names if not _installed(n)]
+        absent = [n for n in names if not _is_installed(n)]
         if absent:
             yield Finding(f"extra {extra}", f"lacks {', '.join(absent)}", "absent", f"pip install 'heedful[{extra}]'")
         else:
             yield Finding(f"extra {extra}", "installed", "ok")
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -113,15 +113,15 @@ def _installed(name: str) -> bool:
     return True
 
 
-def _folders() -> Iterator[Finding]:
+def _check_folders() -> Iterator[Finding]:
     from heedful.checkpoints.catalog import cache_folder
 
     cache = cache_folder()
-    there = next(p for p in (cache, *cache.parents) if p.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
+    nearest = next(p for p in (cache, *cache.parents) if p.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         yield Finding("cache", f"{cache} cannot be written", "problem", "set HEEDFUL_CACHE to a folder of yours")
     else:
-        yield Finding("cache", f"{cache}, {size(shutil.disk_usage(there).free)} free", "ok")
+        yield Finding("cache", f"{cache}, {size(shutil.disk_usage(nearest).free)} free", "ok")
     data = os.environ.get("HEEDFUL_DATA")
     if not data:
         yield Finding("data", "HEEDFUL_DATA is not set", "absent", "set it to a folder of data sets if you have one")
@@ -131,7 +131,7 @@ def _folders() -> Iterator[Finding]:
         yield Finding("data", data, "ok")
 
 
-def _models() -> Iterator[Finding]:
+def _check_models() -> Iterator[Finding]:
     from heedful.checkpoints import catalog
 
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
@@ -163,6 +163,7 @@ def check_activations(source: str, path: Path, tolerance: float = 1e-4) -> Findi
     import torch
 
     from heedful.api import load
+    from heedful.models.batch import Batch
 
     try:
         stored = np.load(path, allow_pickle=False)
@@ -173,9 +174,10 @@ def check_activations(source: str, path: Path, tolerance: float = 1e-4) -> Findi
     transformer = load(source, body_only=True).transformer
     try:
         with torch.inference_mode():
-            found = transformer.body(torch.from_numpy(ids), torch.from_numpy(mask))
-            ours = transformer.pick(found, "pooled").numpy()
-        worst = max(np.abs(found.last.numpy() - states)[mask].max(), np.abs(ours - pooled).max())
+            batch = Batch(torch.from_numpy(ids), torch.from_numpy(mask))
+            ours = transformer.body(batch)
+            ours_pooled = transformer.pick(ours, "pooled", batch).numpy()
+        worst = max(np.abs(ours.last.numpy() - states)[mask].max(), np.abs(ours_pooled - pooled).max())
     except (IndexError, ValueError, RuntimeError) as problem:
         raise WorkError(f"{path}: does not fit {source} ({str(problem).splitlines()[0]}).") from None
     if worst <= tolerance:

@@ -25,15 +25,15 @@ def inspect(
     """Show the parts of a model: shapes, parameter counts, memory, labels, tokenizer, where each tensor came from."""
     if (model is None) == (shape is None):
         raise RequestError("inspect takes either a model or --shape NAME.")
-    checkpoint, source = _checkpoint(model, shape, revision, body_only)
+    checkpoint, source = _load_checkpoint(model, shape, revision, body_only)
     facts = describe(checkpoint, source)
     if as_json:
         print_json(facts)
     else:
-        _print(facts)
+        _print_facts(facts)
 
 
-def _checkpoint(
+def _load_checkpoint(
     model: str | None, shape: str | None, revision: str | None, body_only: bool
 ) -> "tuple[Checkpoint, str]":
     from heedful.api import load
@@ -43,6 +43,7 @@ def _checkpoint(
     import torch
 
     from heedful.checkpoints.directory import Checkpoint
+    from heedful.checkpoints.families import family_of
     from heedful.models.shape import NAMED_SHAPES
     from heedful.models.transformer import Transformer
 
@@ -50,20 +51,24 @@ def _checkpoint(
         raise RequestError(f"there is no shape {shape!r}; choose {', '.join(NAMED_SHAPES)}.")
     with torch.device("meta"):
         transformer = Transformer(NAMED_SHAPES[shape])
-    return Checkpoint(transformer, sources=dict.fromkeys(transformer.state_dict(), "shape only")), f"shape {shape}"
+    sources = dict.fromkeys(transformer.state_dict(), "shape only")
+    return Checkpoint(transformer, family_of(transformer.shape).name, sources=sources), f"shape {shape}"
 
 
 def describe(checkpoint: "Checkpoint", source: str) -> dict[str, Any]:
     """Everything that `inspect` knows, as plain data."""
     from heedful.models.inventory import take_inventory
+    from heedful.models.shape import main_head
 
+    heads = checkpoint.transformer.head_shapes
     inventory = take_inventory(checkpoint.transformer)
     tokenizer = checkpoint.tokenizer
     return {
         "source": source,
+        "family": checkpoint.family,
         "shape": dataclasses.asdict(checkpoint.transformer.shape),
-        "heads": {name: dataclasses.asdict(head) for name, head in checkpoint.transformer.head_shapes.items()},
-        "labels": list(checkpoint.labels),
+        "heads": {name: dataclasses.asdict(head) for name, head in heads.items()},
+        "labels": list(heads[main].labels) if (main := main_head(heads)) else [],
         "tokenizer": tokenizer
         and {
             "kind": tokenizer.kind,
@@ -81,7 +86,7 @@ def describe(checkpoint: "Checkpoint", source: str) -> dict[str, Any]:
     }
 
 
-def _print(facts: dict[str, Any]) -> None:
+def _print_facts(facts: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -98,7 +103,7 @@ def _print(facts: dict[str, Any]) -> None:
         table.add_row(*cells, wrap_dotted(origin, max(room, 16)))
 
     files = sorted({t["source"].split(": ")[0] for t in facts["tensors"]})
-    print(f"{facts['source']}: {s['family']}, {s['layers']} layers of width {s['width']}, {s['heads']} heads")
+    print(f"{facts['source']}: {facts['family']}, {s['layers']} layers of width {s['width']}, {s['heads']} heads")
     with console.capture() as drawn:  # printed by ourselves, as rich would end the program if the reader has gone
         console.print(table)
     print(drawn.get(), end="")
@@ -108,8 +113,9 @@ def _print(facts: dict[str, Any]) -> None:
         f"memory      {size(memory['weight_bytes'])} of weights; {size(memory['training_bytes'])} to train with AdamW"
     )
     print("            (gradients and moments included, activations not)")
-    if facts["labels"]:
-        print(f"labels      {', '.join(facts['labels'])}")
+    for name, head in facts["heads"].items():
+        if head["labels"]:
+            print(f"labels      {', '.join(head['labels'])}" + (f" ({name})" if name != "classify" else ""))
     if tokenizer:
         case = {True: ", lower-casing", False: ", case kept", None: ""}[tokenizer["lowercase"]]
         print(f"tokenizer   {tokenizer['kind']}, {tokenizer['size']:,} entries{case}")
@@ -133,22 +139,23 @@ def rows_of(tensors: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
         modules.setdefault(".".join(parts[:-1]), []).append(t)
     rows: list[tuple[str, str, str, str]] = []
     shown: list[str] = []
-    for module, held in modules.items():
+    for module, module_tensors in modules.items():
         path = module.split(".")
         for depth in range(len(path) - 1):
             if shown[: depth + 1] != path[: depth + 1]:
                 label = f"{{i}} = 0 … {layers - 1}, each" if path[depth] == "{i}" else path[depth]
                 rows.append((" " * depth + label, "", "", ""))
         shown = path
-        shapes = " + ".join("×".join(map(str, t["shape"])) for t in held)
+        shapes = " + ".join("×".join(map(str, t["shape"])) for t in module_tensors)
         name = " " * (len(path) - 1) + path[-1]
-        rows.append((name, shapes, f"{sum(t['count'] for t in held):,}", _origin(held, "{i}" in path)))
+        parameters = f"{sum(t['count'] for t in module_tensors):,}"
+        rows.append((name, shapes, parameters, _stored_names(module_tensors, "{i}" in path)))
     return rows
 
 
-def _origin(held: list[dict[str, Any]], repeated: bool) -> str:
+def _stored_names(module_tensors: list[dict[str, Any]], repeated: bool) -> str:
     """The stored names of a module's tensors in one phrase: a.{query,key,value}, for both weight and bias."""
-    sources = [t["source"] for t in held]
+    sources = [t["source"] for t in module_tensors]
     if not all(": " in s for s in sources):
         return ", ".join(sorted(set(sources)))
     names = [n.split(".") for s in sources for n in s.split(": ", 1)[1].split(" + ")]

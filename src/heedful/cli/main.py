@@ -1,4 +1,4 @@
-"""The command `heedful`: its verbs, and how it says no."""
+"""The command `heedful`: its verbs, exit codes and error messages."""
 
 import io
 import os
@@ -30,7 +30,7 @@ app.add_typer(models.app, name="models")
 app.command("doctor")(doctor.doctor)
 
 
-def _version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         print(f"heedful {__version__}")
         raise typer.Exit
@@ -39,7 +39,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def heedful(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
     """Verbs below; `heedful VERB --help` explains one."""
@@ -53,19 +53,19 @@ def main() -> None:
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
-        if code == 130:  # typer has seen it first
+        if code == 130:  # typer caught the interrupt first
             raise KeyboardInterrupt
     except RequestError as error:
-        _stop(str(error), 2)
+        _exit_with_message(str(error), 2)
     except WorkError as error:
-        _stop(str(error), 1)
+        _exit_with_message(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
-        _stop("interrupted; nothing was left half-written.", 130)
+        _exit_with_message("interrupted; nothing was left half-written.", 130)
     except BrokenPipeError:
-        _leave()
+        _exit_quietly()
     except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # typer has seen it first
-            _leave()
+        if isinstance(error.__context__, BrokenPipeError):  # typer caught it first
+            _exit_quietly()
         raise
     except OSError as error:
         if error.filename is not None:
@@ -76,16 +76,16 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         message = str(error.format_message()).rstrip(".")  # a mistake in the command line
-        _stop(f"{message}; `heedful --help` says what there is.", 2)
+        _exit_with_message(f"{message}; `heedful --help` says what there is.", 2)
     else:
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _leave() -> None:
-    """The reader of our output has gone, which is its right; flushing again would only fail again."""
+def _exit_quietly() -> None:
+    """The reader of our output has gone, which is not an error; flushing again would only fail again."""
     os._exit(0)
 
 
-def _stop(sentence: str, code: int) -> None:
+def _exit_with_message(sentence: str, code: int) -> None:
     print(f"heedful: {' '.join(sentence.split())}", file=sys.stderr)
     sys.exit(code)

@@ -36,28 +36,28 @@ def predict(
     if out is not None and out.suffix not in _FORMATS:
         raise RequestError(f"{out}: the ending must be .tsv, .csv or .jsonl.")
     loaded = load(model)
-    loaded.predict([])  # what it cannot do is said before anything is written
-    text, pair, _, said = guess_columns(file, text, pair, None)
-    if said:
-        print(said, file=sys.stderr)
+    loaded.predict([])  # a model that cannot predict is refused before anything is written
+    text, pair, _, note = guess_columns(file, text, pair, None)
+    if note:
+        print(note, file=sys.stderr)
     rows = ((r.number, (r.text, r.pair) if pair is not None else r.text) for r in read_rows(file, text, pair))
     if out is None:
-        count, cut = _write(sys.stdout, "excel-tab", loaded, rows)
+        count, truncated = _write_rows(sys.stdout, "excel-tab", loaded, rows)
     else:
-        count, cut = _into_file(out, loaded, rows)
+        count, truncated = _write_file(out, loaded, rows)
         print(f"{count} rows in {out}", file=sys.stderr)
-    if cut:
-        print(f"{cut} of {count} texts were longer than {loaded.max_length} tokens and were cut", file=sys.stderr)
+    if truncated:
+        print(f"{truncated} of {count} texts were longer than {loaded.max_length} tokens and were cut", file=sys.stderr)
 
 
-def _into_file(out: Path, model: "Model", rows: Iterator[tuple[int, Any]]) -> tuple[int, int]:
+def _write_file(out: Path, model: "Model", rows: Iterator[tuple[int, Any]]) -> tuple[int, int]:
     """The file appears when it is complete."""
     part = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
         part = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            counts = _write(file, _FORMATS[out.suffix], model, rows)
+            counts = _write_rows(file, _FORMATS[out.suffix], model, rows)
         part.replace(out)
         part = None
     except OSError as error:
@@ -68,24 +68,24 @@ def _into_file(out: Path, model: "Model", rows: Iterator[tuple[int, Any]]) -> tu
     return counts
 
 
-def _write(file: TextIO, dialect: str, model: "Model", rows: Iterator[tuple[int, Any]]) -> tuple[int, int]:
+def _write_rows(file: TextIO, dialect: str, model: "Model", rows: Iterator[tuple[int, Any]]) -> tuple[int, int]:
     regression = len(model.labels) == 1
     columns = ["row", "score"] if regression else ["row", "label", *(f"p:{name}" for name in model.labels)]
     writer = csv.writer(file, dialect=dialect, lineterminator="\n") if dialect else None
     if writer:
         writer.writerow(columns)
-    count = cut = 0
+    count = truncated = 0
     while window := list(islice(rows, _WINDOW)):
-        found = model.predict([row for _, row in window])
-        cut += found.truncated
+        predictions = model.predict([row for _, row in window])
+        truncated += predictions.truncated
         for i, (number, _) in enumerate(window):
-            if found.scores is not None:
-                values: list[Any] = [number, round(float(found.scores[i]), 6)]
+            if predictions.scores is not None:
+                values: list[Any] = [number, round(float(predictions.scores[i]), 6)]
             else:
-                values = [number, found.labels[i], *(round(float(p), 6) for p in found.probabilities[i])]
+                values = [number, predictions.labels[i], *(round(float(p), 6) for p in predictions.probabilities[i])]
             if writer:
                 writer.writerow(values)
             else:
                 file.write(json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False) + "\n")
         count += len(window)
-    return count, cut
+    return count, truncated

@@ -1,4 +1,4 @@
-"""`heedful report`: the report of a run or a study, written anew from its files; and its mirrors in other tools."""
+"""`heedful report`: the report of a run or a study, written again from its files; and its mirrors in other tools."""
 
 import shlex
 import sys
@@ -18,20 +18,20 @@ def report(
     ] = None,
 ) -> None:
     """Write report.html and report.md of a run, or of a study and its runs, anew; print where they are."""
-    from heedful.report.files import kind_of
     from heedful.report.run import write_run_report
     from heedful.report.study import write_reports
+    from heedful.storage.runs import kind_of
 
     {"run": write_run_report, "study": write_reports}[kind_of(directory)](directory)
     for name in ("report.html", "report.md"):
         print(directory / name)
     if tensorboard is not None:
-        from heedful.report.to_tensorboard import to_tensorboard
+        from heedful.mirrors.tensorboard import to_tensorboard
 
         to_tensorboard(directory, tensorboard)
         print(f"tensorboard --logdir {shlex.quote(str(tensorboard))}")
     if mlflow is not None:
-        from heedful.report.to_mlflow import to_mlflow
+        from heedful.mirrors.mlflow import to_mlflow
 
         address, problem = to_mlflow(directory, mlflow)
         print(f"mlflow ui --backend-store-uri {shlex.quote(address)}" if address.startswith("sqlite:") else address)

@@ -43,7 +43,7 @@ def run(
         name,
         None if seeds is None else range(seeds),
     )
-    _study(plan, out or Path("runs") / name, workers, on)
+    _run_and_report(plan, out or Path("runs") / name, workers, on)
 
 
 def compare(
@@ -66,11 +66,11 @@ def compare(
     from heedful.recipes.reading import parse_settings, sweep_settings
     from heedful.studies.plan import plan_comparison
 
-    table: dict[str, Any] = {"name": data} if data in NAMED and not Path(data).is_file() else {"train": data}
-    table |= {k: v for k, v in (("text", text), ("label", label), ("pair", pair)) if v is not None}
+    source: dict[str, Any] = {"name": data} if data in NAMED and not Path(data).is_file() else {"train": data}
+    source |= {k: v for k, v in (("text", text), ("label", label), ("pair", pair)) if v is not None}
     changes = parse_settings([*(settings or []), *sweep_settings(sweep or [], curve)])
-    plan = plan_comparison(table, _listed(models), _listed(methods), range(seeds), changes)
-    _study(plan, out or Path("runs") / Path(data).stem, workers, on)
+    plan = plan_comparison(source, _split_names(models), _split_names(methods), range(seeds), changes)
+    _run_and_report(plan, out or Path("runs") / Path(data).stem, workers, on)
 
 
 def quickstart(out: Out = None) -> None:
@@ -79,32 +79,32 @@ def quickstart(out: Out = None) -> None:
 
     plan = plan_comparison({"name": "tickets"}, ["minilm"], ["frozen", "full"], range(2))
     directory = out or Path("runs") / "quickstart"
-    _study(plan, directory)
+    _run_and_report(plan, directory)
     print("\nOn your own data: heedful compare YOUR.csv --text COLUMN --label COLUMN")
     print(f"For new texts:    heedful predict {directory / 'best'} FILE.csv --text COLUMN")
 
 
-def _listed(names: str) -> list[str]:
+def _split_names(names: str) -> list[str]:
     return [n.strip() for n in names.split(",") if n.strip()]
 
 
-def _study(plan: "StudyPlan", directory: Path, workers: int | None = None, on: str | None = None) -> None:
+def _run_and_report(plan: "StudyPlan", directory: Path, workers: int | None = None, on: str | None = None) -> None:
     from heedful.report.study import write_reports
     from heedful.studies.executors import executor_for
     from heedful.studies.study import raise_failures, run_study
 
     command = shlex.join(["heedful", *sys.argv[1:]])
-    place = executor_for(on, workers, len(plan.settings) * len(plan.seeds))
-    study = run_study(plan, directory, command=command, **place._asdict())
+    executor = executor_for(on, workers, len(plan.settings) * len(plan.seeds))
+    study = run_study(plan, directory, command=command, **executor._asdict())
     write_reports(directory)
     if any("metric" in row for row in study["table"]):
-        _print_table(study)
+        _print_results(study)
     print(f"\nreport  {directory / 'report.html'}")
     raise_failures(study)
 
 
-def _print_table(study: dict[str, Any]) -> None:
-    from heedful.studies.table import printed
+def _print_results(study: dict[str, Any]) -> None:
+    from heedful.studies.table import judged_set, printed
 
     chosen = {s["name"] for s in study.get("chosen", [])}
     searched = [row for row in study["table"] if chosen and row["setting"] not in chosen]
@@ -115,16 +115,16 @@ def _print_table(study: dict[str, Any]) -> None:
         for i, line in enumerate([headings, *cells]):
             mark = " *" if i - 1 in best else ""
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + mark)
-        print("* best on dev: run again with fresh seeds, and only then on test")
-    done = [row for row in study["table"] if "metric" in row and (not chosen or row["setting"] in chosen)]
-    metric = done[0]["metric"]
-    split = "test" if any("test_mean" in r for r in done) else "dev"
+        print("* best on dev: run again with fresh seeds, and only then tested")
+    finished = [row for row in study["table"] if "metric" in row and (not chosen or row["setting"] in chosen)]
+    metric = finished[0]["metric"]
+    split = judged_set(finished) or "dev"
     print(f"\n{'':<24} {split + ' ' + metric:>18}   {'n':>2}  {'seconds':>8}  {'trained':>11}")
     for name, scores in (study.get("baselines") or {}).items():
         value = scores.get(split, {}).get(metric)
         if value is not None:
             print(f"{name + ' (baseline)':<24} {value:>10.3f}{'':>8}        {scores['seconds']:>8.1f}")
-    for row in done:
+    for row in finished:
         mean, std = row.get(f"{split}_mean"), row.get(f"{split}_std")
         shown = "–" if mean is None else f"{mean:.3f}" + (f" ± {std:.3f}" if std is not None else "")
         cost = f"{row['training_seconds']:>8.1f}  {row['trainable_parameters']:>11,}"

@@ -11,7 +11,7 @@ def print_json(facts: Any) -> None:
 
 
 def size(count: float) -> str:
-    """Bytes as people say them."""
+    """A number of bytes, readable: 12.3 MB."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -15,17 +15,17 @@ from heedful.training.progress import Lines, Tell, clock, roughly, silent
 
 @contextmanager
 def board(names: list[str], done: set[str], quiet: bool, expected: float | None = None) -> Iterator[Tell]:
-    """What the runs are to tell their news; `done` were finished before, the others are expected to take so many
-    seconds."""
+    """The function that the runs report their news to. `done` were finished before; the others are expected to take
+    `expected` seconds."""
     if quiet:
         yield silent
     elif not sys.stderr.isatty():
         yield Lines()
     else:
-        shown = Board(names, done, expected=expected)
-        with Live(get_renderable=shown.table, console=shown.console, refresh_per_second=4, transient=True) as live:
-            shown.live = live
-            yield shown
+        drawn = Board(names, done, expected=expected)
+        with Live(get_renderable=drawn.table, console=drawn.console, refresh_per_second=4, transient=True) as live:
+            drawn.live = live
+            yield drawn
 
 
 class Board:
@@ -50,7 +50,7 @@ class Board:
             self.news[name] = {**self.news.get(name, {}), **news}
 
     def left(self) -> float | None:
-        """Seconds: by the runs that this sitting has finished, before that by what was expected."""
+        """Seconds: from the runs that finished since it started; before the first one, from what was expected."""
         passed, finished = time.monotonic() - self.started, len(self.done) - self.before
         if finished:
             return passed / finished * (len(self.names) - len(self.done))
@@ -61,11 +61,11 @@ class Board:
         left = self.left()
         words = "" if left is None else f", about {roughly(left)} left"
         title = f"{len(self.done)} of {len(self.names)} runs done, {passed}{words}"
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+        rich_table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
         for name in ("run", "step", "left", "loss", "dev", "tokens/s", "memory"):
-            table.add_column(name, justify="left" if name in ("run", "dev") else "right", no_wrap=True)
+            rich_table.add_column(name, justify="left" if name in ("run", "dev") else "right", no_wrap=True)
         for name, news in list(self.news.items()):  # runs come and go while this is drawn
-            table.add_row(
+            rich_table.add_row(
                 name,
                 f"{news['step']}/{news['steps']}",
                 "–" if news["left"] is None else clock(news["left"]),
@@ -74,4 +74,4 @@ class Board:
                 f"{news['speed']:,.0f}",
                 f"{news['memory'] / 1e9:.2f} GB",
             )
-        return table
+        return rich_table

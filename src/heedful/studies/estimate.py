@@ -3,16 +3,17 @@
 import json
 import tempfile
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from heedful.data.examples import Dataset, Examples
+from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe
-from heedful.training.setting import Setting, prepare
-from heedful.training.shelf import Shelf
+from heedful.storage.shared import SharedStore
+from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.threads import threads_of
 
 _KINDS = 6  # that are measured; a search among more models takes the mean of these
@@ -24,77 +25,82 @@ class Pace:
 
     reading: float
     training: float
+    cached: bool = False
+    """Whether every row is read once, for all runs, because the body does not move."""
 
 
-def expected_seconds(runs: Iterable[tuple[Recipe, int]], dataset: Dataset, threads: int | None) -> float:
-    """Of all these runs (recipe and seed) one after another, each with the threads that it will have; `dataset` has all
-    rows. Rough: half or twice as long is possible, since machines are shared and a step says little of the next. The
-    features of a frozen body count once."""
+def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, threads: int | None) -> float:
+    """Of all these runs (recipe and seed) one after another, each with the threads that it will have. Rough: half or
+    twice as long is possible, since machines are shared and a step says little of the next. What is computed once for
+    several runs counts once."""
     paces: dict[str, Pace] = {}
-    seen: set[str] = set()
+    sizes: dict[str, Mapping[str, int]] = {}
+    counted: set[str] = set()
     total = 0.0
     for recipe, seed in runs:
-        table = recipe.training
-        facts = [recipe.model.model_dump(exclude={"dropout"}), recipe.tuning.method, table.max_length, table.long_texts]
-        kind = json.dumps(facts)
+        data = json.dumps([recipe.data.model_dump(mode="json"), seed if recipe.data.redraw else None])
+        kind = _kind(recipe)
+        if data not in sizes or (kind not in paces and len(paces) < _KINDS):
+            objective = read_objective(recipe, seed, store)
+            sizes[data] = objective.description()["sizes"]
         if kind not in paces:
-            paces[kind] = _measure(recipe, dataset, threads) if len(paces) < _KINDS else _mean(paces.values())
-        drawn = seed if recipe.data.redraw else None
-        rows = json.dumps([facts, recipe.data.limit, recipe.data.fraction, drawn])
-        total += _seconds(recipe, dataset, paces[kind], new=rows not in seen)
-        seen.add(rows)
+            measured = len(paces) < _KINDS
+            paces[kind] = _measure(recipe, objective, threads) if measured else _mean(paces.values())
+        total += _seconds(recipe, sizes[data], paces[kind], new=(kind + data) not in counted)
+        counted.add(kind + data)
     return total
 
 
-def _seconds(recipe: Recipe, dataset: Dataset, pace: Pace, new: bool) -> float:
-    """`new`: no run before it has computed the features of its frozen body."""
-    whole, table = len(dataset.train), recipe.training
-    rows = min(whole, recipe.data.limit or max(1, round((recipe.data.fraction or 1) * whole)))
-    judged = len(dataset.dev) if dataset.dev is not None else 0
-    tested = len(dataset.test) if dataset.test is not None and recipe.evaluation.test else 0
-    if recipe.tuning.method == "frozen":
-        return pace.reading * (rows + judged + tested) * new + pace.training * rows * table.epochs
-    reading = judged * (table.epochs + 1) + tested
-    return pace.training * rows * table.epochs + pace.reading * reading
+def _kind(recipe: Recipe) -> str:
+    """What the pace of a run depends on."""
+    table = recipe.training
+    facts: list[Any] = [recipe.model.model_dump(exclude={"dropout"}), recipe.objective.kind, recipe.tuning.method]
+    return json.dumps([*facts, table.max_length, table.long_texts])
 
 
-def _measure(recipe: Recipe, dataset: Dataset, threads: int | None) -> Pace:
-    rows_of_a_step = max(1, min(32, recipe.training.batch_size // recipe.training.accumulate))
-    sample = replace(dataset, train=_typical(dataset.train, rows_of_a_step), dev=None, test=None)
+def _seconds(recipe: Recipe, sizes: Mapping[str, int], pace: Pace, new: bool) -> float:
+    """`new`: no run before it has computed what several share."""
+    table = recipe.training
+    rows = table.batch_size * table.steps if table.steps is not None else sizes["train"] * table.epochs
+    marks = max(1, table.steps // (table.mark_steps or table.steps)) if table.steps is not None else table.epochs
+    judged = sizes.get("dev", 0)
+    others = sum(size for name, size in sizes.items() if name not in ("train", "dev"))
+    if pace.cached:
+        return pace.reading * (sizes["train"] + judged + others) * new + pace.training * rows
+    return pace.training * rows + pace.reading * (judged * (marks + 1) + others)
+
+
+def _measure(recipe: Recipe, objective: Objective, threads: int | None) -> Pace:
+    sample = objective.sample(max(1, min(32, recipe.training.batch_size // recipe.training.accumulate)))
     with tempfile.TemporaryDirectory() as folder, threads_of(recipe.training.threads or threads):
-        setting = prepare(recipe, 0, sample, Shelf(Path(folder)))
-        rows = list(range(len(sample.train)))
-        _step(setting, rows)  # the first one is slower
-        started = time.perf_counter()
-        _step(setting, rows)
-        training = (time.perf_counter() - started) / len(rows)
-        reading = setting.feature_seconds / len(rows)
-        if not setting.frozen:
-            setting.method.train(False)
-            started = time.perf_counter()
-            with torch.inference_mode():
-                setting.method.scores("train", rows)
-            reading = (time.perf_counter() - started) / len(rows)
-    return Pace(reading, training)
+        parts = assemble(recipe, 0, sample, SharedStore(Path(folder)))
+        cached = parts.tuning.reader.cache is not None
+        rows = len(sample.step(0).rows)
+        training = 0.0
+        if parts.tuning.solve is None:
+            _pass(parts, train=True)  # the first one is slower
+            training = _pass(parts, train=True) / rows
+        reading = parts.tuning.spent(0, 0).seconds if cached else _pass(parts, train=False)
+        return Pace(reading / rows, training, cached)
 
 
-def _step(setting: Setting, rows: list[int]) -> None:
-    setting.method.train(True)
-    loss = setting.loss.sum(setting.method.scores("train", rows), setting.targets["train"][rows])
-    loss.backward()  # type: ignore[no-untyped-call]
-    for parameter in setting.method.trainable().values():
+def _pass(parts: Assembly, train: bool) -> float:
+    """The seconds of one step over the sample, with its gradients or without."""
+    objective, tuning = parts.objective, parts.tuning
+    tuning.train(train)
+    started = time.perf_counter()
+    step = objective.step(0)
+    with torch.set_grad_enabled(train):
+        for partial in objective.losses(tuning.reader, step, objective.counts(step), 1, lambda part: None):
+            if train:
+                partial.loss.backward()  # type: ignore[no-untyped-call]
+    seconds = time.perf_counter() - started
+    for parameter in tuning.trainable().values():
         parameter.grad = None
-
-
-def _typical(train: Examples, count: int) -> Examples:
-    """So many rows of about the mean length: batches are made of rows of similar length."""
-    lengths = [len(text) for text in train.texts]
-    if train.pairs is not None:
-        lengths = [n + len(pair) for n, pair in zip(lengths, train.pairs, strict=True)]
-    mean = sum(lengths) / max(1, len(lengths))
-    return train.take(sorted(sorted(range(len(lengths)), key=lambda i: abs(lengths[i] - mean))[:count]))
+    return seconds
 
 
 def _mean(paces: Iterable[Pace]) -> Pace:
-    found = list(paces)
-    return Pace(sum(p.reading for p in found) / len(found), sum(p.training for p in found) / len(found))
+    known = list(paces)
+    reading, training = (sum(getattr(p, key) for p in known) / len(known) for key in ("reading", "training"))
+    return Pace(reading, training, any(p.cached for p in known))

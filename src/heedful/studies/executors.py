@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.errors import RequestError, WorkError
+from heedful.storage.locks import Busy
 from heedful.training.cost import available_memory
 from heedful.training.progress import Narrator
-from heedful.training.shelf import Busy
 
 TRIES = 3
 _SPARE = 300_000_000  # bytes left to others when a further run is started
@@ -33,12 +33,13 @@ class Task:
     recipe: dict[str, Any]
     seed: int
     directory: str
-    shelf: str
+    store: str
+    """The directory of what the runs of the study share."""
     command: str
     baselines: dict[str, Any] | None
     threads: int | None
-    bars: dict[int, float] = field(default_factory=dict)
-    """The score that it must have reached by the end of each epoch, or it is stopped."""
+    thresholds: dict[int, float] = field(default_factory=dict)
+    """The score that it must have reached by each mark, or it is stopped."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ Executor = Callable[[Iterable[Task], Watch], Iterator[Result]]
 
 def perform(task: Task, narrator: Narrator | None = None) -> None:
     from heedful.recipes.reading import make_recipe
+    from heedful.storage.shared import SharedStore
     from heedful.training.run import execute
-    from heedful.training.shelf import Shelf
 
     execute(
         make_recipe(task.recipe),
@@ -68,9 +69,9 @@ def perform(task: Task, narrator: Narrator | None = None) -> None:
         command=task.command,
         narrator=narrator,
         baselines=task.baselines,
-        shelf=Shelf(Path(task.shelf)),
+        store=SharedStore(Path(task.store)),
         threads=task.threads,
-        bars=task.bars,
+        thresholds=task.thresholds,
     )
 
 
@@ -134,11 +135,11 @@ def executor_for(on: str | None, workers: int | None, jobs: int) -> Place:
 def local(workers: int | None, jobs: int) -> Place:
     """This machine: as many runs at a time as there are cores, or one after another if there is one run, one core, or a
     GPU that they would have to share."""
-    import torch
+    from heedful.training.device import has_gpu
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers is None:
-        workers = 1 if torch.cuda.is_available() else min(cores, jobs)
+        workers = 1 if has_gpu() else min(cores, jobs)
     if workers <= 1:
         return Place(in_turn, None, 1)
     return Place(in_processes(workers), max(1, cores // workers), workers)

@@ -33,7 +33,7 @@ def on_ray(address: str, workers: int | None = None) -> Executor:
         if ours:
             _connect(ray, address)
         try:
-            yield from _Tasks(ray, workers, watch).work(waiting)
+            yield from _ClusterTasks(ray, workers, watch).work(waiting)
         finally:
             if ours:
                 ray.shutdown()
@@ -54,16 +54,16 @@ def _connect(ray: Any, address: str) -> None:
         raise RequestError(f"--on {address}: no Ray cluster answers there ({reason}).") from None
 
 
-class _Tasks:
+class _ClusterTasks:
     def __init__(self, ray: Any, workers: int | None, watch: Watch) -> None:
         self.ray, self.workers, self.watch = ray, workers, watch
         self.running: dict[Any, Task] = {}
-        self.post = ray.remote(num_cpus=0, max_restarts=-1)(_Post).remote()
-        self.remote = ray.remote(max_retries=TRIES - 1, retry_exceptions=False)(_on_node)
+        self.mailbox = ray.remote(num_cpus=0, max_restarts=-1)(_Mailbox).remote()
+        self.remote = ray.remote(max_retries=TRIES - 1, retry_exceptions=False)(_run_on_node)
         self.gpu = bool(ray.cluster_resources().get("GPU"))
         self.cores = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
-        held = {name: os.environ[name] for name in _SETTINGS if name in os.environ}
-        self.environment = {"env_vars": held} if held else None
+        variables = {name: os.environ[name] for name in _SETTINGS if name in os.environ}
+        self.environment = {"env_vars": variables} if variables else None
 
     def work(self, waiting: deque[Task]) -> Iterator[Result]:
         try:
@@ -72,37 +72,36 @@ class _Tasks:
                     task = waiting.popleft()
                     self.running[self._start(task)] = task
                 ended, _ = self.ray.wait(list(self.running), timeout=0.5)
-                self._hear()
+                self._pass_on_news()
                 for reference in ended:
-                    yield self._judge(self.running.pop(reference), reference)
+                    yield self._result_of(self.running.pop(reference), reference)
         finally:
             self._stop()
 
     def _start(self, task: Task) -> Any:
-        placed = replace(task, directory=str(Path(task.directory).resolve()), shelf=str(Path(task.shelf).resolve()))
-        table = task.recipe["training"]
-        threads = table.get("threads") or task.threads or 1
-        if threads > self.cores:  # Ray would wait for such a node for ever
+        placed = replace(task, directory=str(Path(task.directory).resolve()), store=str(Path(task.store).resolve()))
+        training = task.recipe.get("training", {})
+        threads = training.get("threads") or task.threads or 1
+        if threads > self.cores:  # Ray would wait for such a node forever
             raise RequestError(
                 f"training.threads = {threads}: no node of the cluster has more than {self.cores:g} cores; lower it."
             )
-        gpus = 1 if self.gpu and table.get("device") != "cpu" else 0  # without asking for one, it would not see it
+        gpus = 1 if self.gpu and training.get("device") != "cpu" else 0  # without asking for one, it would not see it
         options = {"num_cpus": threads, "num_gpus": gpus, "name": task.name, "runtime_env": self.environment}
-        return self.remote.options(**options).remote(placed, str(Path.cwd()), self.post)
+        return self.remote.options(**options).remote(placed, str(Path.cwd()), self.mailbox)
 
-    def _hear(self) -> None:
-        with contextlib.suppress(self.ray.exceptions.RayError):  # whoever carried the news may have been lost
-            for name, news in self.ray.get(self.post.take.remote(), timeout=5):
+    def _pass_on_news(self) -> None:
+        with contextlib.suppress(self.ray.exceptions.RayError):  # the mailbox's node may have been lost
+            for name, news in self.ray.get(self.mailbox.take.remote(), timeout=5):
                 self.watch(name, news)
 
-    def _judge(self, task: Task, reference: Any) -> Result:
+    def _result_of(self, task: Task, reference: Any) -> Result:
         try:
             state, reason = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
             kind = type(error).__name__
-            if isinstance(
-                error, self.ray.exceptions.RayTaskError
-            ):  # it did not even begin, such as without heedful there
+            # It never started, for example because heedful is not installed there.
+            if isinstance(error, self.ray.exceptions.RayTaskError):
                 return Result(task.name, "failed", f"its node could not run it ({kind}: {_last_line(error)}).")
             return Result(task.name, "failed", f"its worker was lost {TRIES} times ({kind}); is there enough memory?")
         if state == "request":
@@ -116,10 +115,10 @@ class _Tasks:
                 self.ray.cancel(reference, force=False)
         if self.running:
             self.ray.wait(list(self.running), num_returns=len(self.running), timeout=PATIENCE)
-        self.ray.kill(self.post)
+        self.ray.kill(self.mailbox)
 
 
-class _Post:
+class _Mailbox:
     """Carries the news of the runs to the driver."""
 
     def __init__(self) -> None:
@@ -133,14 +132,14 @@ class _Post:
         return taken
 
 
-def _on_node(task: Task, folder: str, post: Any) -> tuple[str, str | None]:
+def _run_on_node(task: Task, folder: str, mailbox: Any) -> tuple[str, str | None]:
     """On the node: does the task and says how it ended."""
-    if not Path(task.shelf).parent.is_dir() or not Path(folder).is_dir():
-        missing = folder if Path(task.shelf).parent.is_dir() else str(Path(task.shelf).parent)
+    if not Path(task.store).parent.is_dir() or not Path(folder).is_dir():
+        missing = folder if Path(task.store).parent.is_dir() else str(Path(task.store).parent)
         return "request", f"--on ray: a node of the cluster does not see {missing}; use a disk that all nodes share."
     os.chdir(folder)  # a recipe names its files from there
     try:
-        return attempt(task, Narrator(task.name, tell=lambda name, news: post.say.remote(name, news)), PATIENCE)
+        return attempt(task, Narrator(task.name, tell=lambda name, news: mailbox.say.remote(name, news)), PATIENCE)
     except KeyboardInterrupt:
         return "failed", "stopped"
 

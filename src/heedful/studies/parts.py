@@ -7,7 +7,7 @@ from typing import Any
 
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
-from heedful.studies.tpe import Trial, bars
+from heedful.studies.tpe import Trial, thresholds
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Course:
-    """How a run of a search went: its score on dev (higher is better) after each epoch, and whether it was stopped."""
+class DevCurve:
+    """How a run of a search went: its score on dev (higher is better) at each mark, and whether it was stopped."""
 
     setting: str
     seed: int
@@ -66,20 +66,20 @@ class StudyPlan:
                 name = f"{setting.name}-seed{seed}"
                 yield Job(name, setting, seed, directory / "runs" / name)
 
-    def bars(self, job: Job, courses: Sequence[Course]) -> dict[int, float]:
-        """What this run must reach, epoch by epoch, given its group's runs with the same seed in earlier rounds."""
+    def thresholds(self, job: Job, curves: Sequence[DevCurve]) -> dict[int, float]:
+        """What this run must reach, mark by mark, given its group's runs with the same seed in earlier rounds."""
         if not self.prune:
             return {}
         peers = {s.name for s in self.earlier if s.group == job.setting.group}
-        return bars([c.scores for c in courses if c.setting in peers and c.seed == job.seed and not c.pruned])
+        return thresholds([c.scores for c in curves if c.setting in peers and c.seed == job.seed and not c.pruned])
 
-    def after(self, rows: Sequence[Mapping[str, Any]], courses: Sequence[Course]) -> "StudyPlan | None":
+    def after(self, rows: Sequence[Mapping[str, Any]], curves: Sequence[DevCurve]) -> "StudyPlan | None":
         """What comes next, given the rows of the table so far: the search's next round, or the chosen settings with
         fresh seeds and their test. Runs of a choice bear its name: should another sitting choose otherwise, because a
         run that had failed is made or there are more seeds, they do not meet."""
         tried = (*self.earlier, *self.settings)
         if self.rounds is not None:
-            settings = self.rounds(_trials(tried, rows, courses))
+            settings = self.rounds(_trials(tried, rows, curves))
             if settings:
                 return replace(self, settings=settings, earlier=tried)
         if not self.final_seeds:
@@ -90,8 +90,8 @@ class StudyPlan:
             best = choose([r for r in rows if by_name[r["setting"]].group == group])
             if best is not None:
                 setting = by_name[best["setting"]]
-                content = setting.recipe.model_dump(exclude={"seeds", "study"})
-                content["evaluation"] |= {"test": True}
+                content = setting.recipe.identity()
+                content["evaluation"] = {**content.get("evaluation", {}), "test": True}
                 chosen.append(replace(setting, name=f"{setting.name}-chosen", recipe=make_recipe(content)))
         first = max(self.seeds) + 1
         return StudyPlan(tuple(chosen), tuple(range(first, first + self.final_seeds))) if chosen else None
@@ -104,21 +104,26 @@ def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     scored = [r for r in scored if not r.get("pruned")] or scored
     if not scored:
         return None
-    sign = -1 if scored[0]["metric"] == "log_loss" else 1
+    sign = direction(scored[0])
     return max(scored, key=lambda r: float(sign * r["dev_mean"]))
 
 
+def direction(row: Mapping[str, Any]) -> int:
+    """1 if a higher score of this row's metric is better, else -1."""
+    return 1 if row["higher_is_better"] else -1
+
+
 def _trials(
-    settings: Sequence[SettingPlan], rows: Sequence[Mapping[str, Any]], courses: Sequence[Course]
+    settings: Sequence[SettingPlan], rows: Sequence[Mapping[str, Any]], curves: Sequence[DevCurve]
 ) -> dict[str, list[Trial]]:
     by_name = {row["setting"]: row for row in rows}
-    found: dict[str, list[Trial]] = {}
+    trials: dict[str, list[Trial]] = {}
     for setting in settings:
         row = by_name[setting.name]
-        mean, sign = row.get("dev_mean"), -1 if row.get("metric") == "log_loss" else 1
-        held = [c.scores for c in courses if c.setting == setting.name]
-        epochs = sorted(set.intersection(*(set(s) for s in held))) if held else []
-        curve = {e: sum(s[e] for s in held) / len(held) for e in epochs}
-        score = None if mean is None else sign * float(mean)
-        found.setdefault(setting.group, []).append(Trial(dict(setting.values), score, bool(row.get("pruned")), curve))
-    return found
+        mean = row.get("dev_mean")
+        seeds = [c.scores for c in curves if c.setting == setting.name]
+        marks = sorted(set.intersection(*(set(s) for s in seeds))) if seeds else []
+        curve = {m: sum(s[m] for s in seeds) / len(seeds) for m in marks}
+        score = None if mean is None else direction(row) * float(mean)
+        trials.setdefault(setting.group, []).append(Trial(dict(setting.values), score, bool(row.get("pruned")), curve))
+    return trials

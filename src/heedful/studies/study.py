@@ -1,29 +1,32 @@
 """A study on disk: study.json, a directory for each run, its tables, its statistics, and the best model."""
 
 import itertools
-import json
 import shutil
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from heedful.checkpoints.atomic import make_directory, replace_directory
-from heedful.checkpoints.directory import MODEL_FILES
-from heedful.data.examples import Dataset
+from heedful.checkpoints.directory import MODEL_FILES, MODEL_FOLDERS
+from heedful.checkpoints.finding import find, fingerprint
 from heedful.errors import RequestError, WorkError
-from heedful.recipes.reading import make_recipe
+from heedful.recipes.reading import make_recipe, same_recipe
+from heedful.storage.directories import make_directory, replace_directory
+from heedful.storage.locks import alone
+from heedful.storage.reading import read_object
+from heedful.storage.runs import FORMAT, finished_run
+from heedful.storage.shared import SharedStore
+from heedful.storage.whole import write_json
+from heedful.studies.baselines import Baselines, data_key, keep_examples, most_rows, whole_data
 from heedful.studies.board import board
 from heedful.studies.estimate import expected_seconds
-from heedful.studies.evidence import weigh, write_examples
 from heedful.studies.executors import Executor, Result, Task, in_turn
-from heedful.studies.ground import Baselines, whole_data
-from heedful.studies.parts import Course, Job, StudyPlan, choose
-from heedful.studies.table import courses, facts_of, table, write_tables
+from heedful.studies.parts import DevCurve, Job, SettingPlan, StudyPlan, choose, direction
+from heedful.studies.statistics import ranked_settings, write_statistics
+from heedful.studies.table import dev_curves, table_rows, write_tables
 from heedful.training.progress import roughly
-from heedful.training.shelf import alone
-
-FORMAT = 1
+from heedful.training.run import ENGINE
 
 
 def run_study(
@@ -37,64 +40,126 @@ def run_study(
     at a time, for the estimate of the time that is told before it starts.
     """
     described = _describe(plan)
-    _open(directory, described)  # what is not ours is refused before anything is written there
+    _open(directory, plan, described)  # what is not ours is refused before anything is written there
     with alone(directory):
-        study = {"format": FORMAT, "command": command, **described, "runs": []} | _open(directory, described)
+        study = {"format": FORMAT, "command": command, **described, "runs": []} | _open(directory, plan, described)
         study |= {"seeds": described["seeds"]}
         _write(directory, study)
-        dataset = whole_data(plan)
-        if study.get("data", {}).get("fingerprints", dataset.fingerprints) != dataset.fingerprints:
+        store = SharedStore(directory / ".shared")
+        store.forget("data")  # they are read once in each sitting, in which nobody expects them to change
+        objectives = whole_data(plan, store)
+        prints = {key: objective.description()["fingerprints"] for key, objective in objectives.items()}
+        if any(prints[key] != known for key, known in study.get("fingerprints", {}).items() if key in prints):
             raise RequestError(f"{directory}: the data have changed since this study began; choose another --out.")
-        known = Baselines(directory / "baselines", dataset.fingerprints)
-        largest = plan.settings[-1].recipe  # of a learning curve, the one with the most rows
-        study["baselines"] = study.get("baselines") or known.of(largest, plan.seeds[0])
-        write_examples(directory / "examples", dataset)
-        rows, seen, every, phase = list[dict[str, Any]](), list[Course](), list[str](), plan
-        while True:
-            jobs = list(phase.jobs(directory))
-            every += [job.name for job in jobs]
-            waiting = [job for job in jobs if not _done(job)]
-            tasks = [_task(job, study, known, directory, threads, phase.bars(job, seen)) for job in waiting]
-            _write(directory, study)  # what the runs of this phase are is known before the first one begins
-            done = {job.name for job in jobs if job not in waiting}
-            seconds = None if quiet or not waiting else _announce(phase, waiting, dataset, threads, at_once)
-            with board([job.name for job in jobs], done, quiet, seconds) as watch:
-                finished = (Result(name, "done") for name in done)
-                for result in itertools.chain(finished, executor(tasks, watch)):
-                    if result.name not in done:
-                        watch(result.name, {"ended": result.state})
-                    _record(directory, study, jobs, result, every)
-            rows += table(directory, phase)
-            seen += courses(directory, phase) if phase.rounds else []
-            following = phase.after(rows, seen)
-            if following is None:
-                break
-            phase = _told(following, study)
-        study["runs"] = [run for run in study["runs"] if run["name"] in every]
+        study["fingerprints"] = study.get("fingerprints", {}) | prints
+        first = plan.settings[0].recipe
+        baselines = Baselines(directory / "baselines", store)
+        largest = most_rows(plan, first).recipe
+        study["baselines"] = study.get("baselines") or baselines.scores(largest, plan.seeds[0])
+        keep_examples(directory / "examples", objectives[data_key(first)])
+        rows, phase = _run_phases(plan, directory, study, store, baselines, executor, quiet, threads, at_once)
         study["table"] = rows
         write_tables(directory, rows)
         _write(directory, study)
         _keep_best(directory, phase, rows)
-        weigh(directory, study, rows, known.predictions(largest, plan.seeds[0]))
+        _write_statistics(directory, plan, study, rows, baselines, store)
         if all(run["state"] == "done" for run in study["runs"]):
             shutil.rmtree(directory / ".shared", ignore_errors=True)
         return study
 
 
+def _run_phases(
+    plan: StudyPlan,
+    directory: Path,
+    study: dict[str, Any],
+    store: SharedStore,
+    baselines: Baselines,
+    executor: Executor,
+    quiet: bool,
+    threads: int | None,
+    at_once: int | None,
+) -> tuple[list[dict[str, Any]], StudyPlan]:
+    """Every phase of the plan; returns the rows of the table and the last phase."""
+    rows, curves, every, phase = list[dict[str, Any]](), list[DevCurve](), list[str](), plan
+    while True:
+        jobs = list(phase.jobs(directory))
+        every += [job.name for job in jobs]
+        waiting = [job for job in jobs if not _done(job)]
+        tasks = [_task(job, study, baselines, directory, threads, phase.thresholds(job, curves)) for job in waiting]
+        _write(directory, study)  # what the runs of this phase are is known before the first one begins
+        done = {job.name for job in jobs if job not in waiting}
+        if waiting:
+            _refuse_a_mixture(directory, [job for job in jobs if job.name in done])
+        seconds = None if quiet or not waiting else _announce(phase, waiting, store, threads, at_once)
+        with board([job.name for job in jobs], done, quiet, seconds) as watch:
+            finished = (Result(name, "done") for name in done)
+            for result in itertools.chain(finished, executor(tasks, watch)):
+                if result.name not in done:
+                    watch(result.name, {"ended": result.state})
+                _record(directory, study, jobs, result, every)
+        rows += table_rows(directory, phase)
+        curves += dev_curves(directory, phase) if phase.rounds else []
+        following = phase.after(rows, curves)
+        if following is None:
+            study["runs"] = [run for run in study["runs"] if run["name"] in every]
+            return rows, phase
+        phase = _noted(following, study)
+
+
+def _write_statistics(
+    directory: Path,
+    plan: StudyPlan,
+    study: dict[str, Any],
+    rows: list[dict[str, Any]],
+    baselines: Baselines,
+    store: SharedStore,
+) -> None:
+    """By the metrics of the objective, against baselines on the same data as the chosen setting's."""
+    recipes = {s["name"]: make_recipe(s["recipe"]) for s in (*study["settings"], *study.get("chosen", []))}
+    ranked = ranked_settings(rows)
+    recipe = recipes[ranked[0]] if ranked else plan.settings[0].recipe
+    objective = whole_data(replace(plan, settings=(replace(plan.settings[0], recipe=recipe),)), store)[data_key(recipe)]
+    same_data = [r for r in recipes.values() if data_key(r) == data_key(recipe)]
+    values = baselines.values(same_data[-1] if "chosen" not in study else recipe, plan.seeds[0])
+    metrics = {metric.name: metric for metric in objective.METRICS}
+    write_statistics(directory, study, rows, metrics, values, objective.study_statistics)
+
+
 def _done(job: Job) -> bool:
     """Whether this very run has been made: one of another recipe in its place is refused by whoever runs it."""
-    facts = facts_of(job.directory)
-    wanted = job.setting.recipe.model_dump(mode="json", exclude={"seeds", "study"})
-    return facts is not None and facts[0]["recipe"] == wanted and facts[0]["seed"] == job.seed
+    run = finished_run(job.directory)
+    if run is None or run.manifest["seed"] != job.seed:
+        return False
+    return same_recipe(run.manifest["recipe"], job.setting.recipe)
+
+
+def _refuse_a_mixture(directory: Path, done: list[Job]) -> None:
+    """Runs that are still to be made would not be of a kind with those that are done: with another engine, another
+    torch, or a model that has changed."""
+    now: dict[str, str] = {}
+    for job in done:
+        run = finished_run(job.directory)
+        if run is None:
+            continue
+        manifest, name = run.manifest, job.setting.recipe.model.name
+        if name is not None and name not in now:
+            now[name] = fingerprint(find(name, job.setting.recipe.model.revision))
+        if name is not None and manifest["model"].get("fingerprint") != now[name]:
+            raise RequestError(f"{directory}: {name} has changed since {job.name} was made; choose another --out.")
+        if (manifest.get("engine"), manifest["versions"]["torch"]) != (ENGINE, version("torch")):
+            raise RequestError(
+                f"{directory}: {job.name} was made with heedful {manifest.get('heedful')} and torch "
+                f"{manifest['versions']['torch']}, whose numbers differ from those made now; choose another --out."
+            )
 
 
 def _announce(
-    phase: StudyPlan, waiting: list[Job], dataset: Dataset, threads: int | None, at_once: int | None
+    phase: StudyPlan, waiting: list[Job], store: SharedStore, threads: int | None, at_once: int | None
 ) -> float | None:
     """Says how long these runs will take, and returns it in seconds; None if it cannot be told."""
     try:
-        seconds = expected_seconds([(job.setting.recipe, job.seed) for job in waiting], dataset, threads)
-    except (RequestError, WorkError, OSError, RuntimeError, MemoryError):
+        seconds = expected_seconds([(job.setting.recipe, job.seed) for job in waiting], store, threads)
+    except Exception:
         return None  # if something is wrong, the run itself says what
     count = len(waiting)
     what = f"{count} run{'s' if count > 1 else ''}" + (" of the next round" if phase.earlier else "")
@@ -107,7 +172,7 @@ def _announce(
     return seconds / together
 
 
-def _told(phase: StudyPlan, study: dict[str, Any]) -> StudyPlan:
+def _noted(phase: StudyPlan, study: dict[str, Any]) -> StudyPlan:
     """The next phase, and its settings in study.json. A round that had begun before stays as it was, even if a run that
     failed then has been made since and would have led elsewhere."""
     if phase.rounds is None:
@@ -145,30 +210,36 @@ def _record(directory: Path, study: dict[str, Any], jobs: list[Job], result: Res
     study["runs"] = [known[name] for name in [*order, *later] if name in known]
     manifest = job.directory / "manifest.json"
     if manifest.exists():
-        data = json.loads(manifest.read_text(encoding="utf-8"))["data"]
-        if data["sizes"]["train"] > study.get("data", data)["sizes"]["train"] or "data" not in study:
+        data = read_object(manifest)["data"]
+        if data["sizes"].get("train", 0) > study.get("data", data)["sizes"].get("train", 0) or "data" not in study:
             study["data"] = data  # of a learning curve, that of the most rows
     _write(directory, study)
 
 
 def _task(
-    job: Job, study: dict[str, Any], known: Baselines, directory: Path, threads: int | None, bars: dict[int, float]
+    job: Job,
+    study: dict[str, Any],
+    baselines: Baselines,
+    directory: Path,
+    threads: int | None,
+    thresholds: dict[int, float],
 ) -> Task:
     """What a run has to reach is written down, so that it stays the same whatever is made again before it."""
-    if bars:
-        held = study.setdefault("bars", {}).setdefault(job.name, {str(epoch): bar for epoch, bar in bars.items()})
-        bars = {int(epoch): bar for epoch, bar in held.items()}
+    if thresholds:
+        as_json = {str(mark): score for mark, score in thresholds.items()}
+        noted = study.setdefault("thresholds", {}).setdefault(job.name, as_json)
+        thresholds = {int(mark): score for mark, score in noted.items()}
     recipe = job.setting.recipe
     return Task(
         name=job.name,
-        recipe=recipe.model_dump(exclude={"seeds", "study"}),
+        recipe=recipe.identity(),
         seed=job.seed,
         directory=str(job.directory),
-        shelf=str(directory / ".shared"),
+        store=str(directory / ".shared"),
         command=study["command"],
-        baselines=known.of(recipe, job.seed),
+        baselines=baselines.scores(recipe, job.seed),
         threads=threads,
-        bars=bars,
+        thresholds=thresholds,
     )
 
 
@@ -186,7 +257,7 @@ def _describe(plan: StudyPlan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _open(directory: Path, described: dict[str, Any]) -> dict[str, Any]:
+def _open(directory: Path, plan: StudyPlan, described: dict[str, Any]) -> dict[str, Any]:
     path = directory / "study.json"
     if directory.exists() and not directory.is_dir():
         raise RequestError(f"{directory}: is a file; choose another directory with --out.")
@@ -198,19 +269,29 @@ def _open(directory: Path, described: dict[str, Any]) -> dict[str, Any]:
         make_directory(directory)
         return {}
     try:
-        study: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(study, dict):
-            raise ValueError
-    except (ValueError, OSError):
+        study = read_object(path)
+    except RequestError:
         raise RequestError(f"{path}: damaged; choose another directory with --out.") from None
     if not any(directory.glob("runs/*/manifest.json")):
         return {}  # nothing was begun: the request may have been wrong, and be right now
-    same = study.get("format") == FORMAT and study.get("settings", [])[: len(described["settings"])]
-    grown = len(study.get("settings", [])) > len(described["settings"])  # a search in rounds, which hang on the seeds
+    if study.get("format") != FORMAT:
+        raise RequestError(
+            f"{path}: has format {study.get('format')!r}, and this version writes {FORMAT}; choose another --out."
+        )
+    before = study.get("settings", [])
+    grown = len(before) > len(plan.settings)  # a search in rounds, which depend on the seeds
     other = study.get("search") != described.get("search") or (grown and study.get("seeds") != described["seeds"])
-    if same != described["settings"] or other:
+    if other or len(before) < len(plan.settings) or not all(map(_same_setting, before, plan.settings)):
         raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
     return study
+
+
+def _same_setting(stored: dict[str, Any], setting: SettingPlan) -> bool:
+    """Also if an earlier version, which knew fewer keys, wrote it down."""
+    names = (stored.get("name"), stored.get("group"), stored.get("values"))
+    return names == (setting.name, setting.group, dict(setting.values)) and same_recipe(
+        stored.get("recipe", {}), setting.recipe
+    )
 
 
 def _keep_best(directory: Path, plan: StudyPlan, rows: list[dict[str, Any]]) -> None:
@@ -219,18 +300,16 @@ def _keep_best(directory: Path, plan: StudyPlan, rows: list[dict[str, Any]]) -> 
     best = choose([row for row in rows if row["setting"] in names])
     if best is None:
         return
-    sign = -1 if best["metric"] == "log_loss" else 1
-    runs = [directory / "runs" / f"{best['setting']}-seed{seed}" for seed in plan.seeds]
-    found = [(run, facts) for run in runs if (facts := facts_of(run)) is not None]
-    chosen = max(found, key=lambda f: float(sign * f[1][1]["splits"]["dev"][best["metric"]]))[0]
+    sign = direction(best)
+    folders = [directory / "runs" / f"{best['setting']}-seed{seed}" for seed in plan.seeds]
+    runs = [run for folder in folders if (run := finished_run(folder)) is not None]
+    chosen = max(runs, key=lambda run: float(sign * run.scores()["dev"][best["metric"]])).directory
 
     def copy(into: Path) -> None:
         shutil.copytree(chosen / "model", into, dirs_exist_ok=True)
 
-    replace_directory(directory / "best", copy, MODEL_FILES)
+    replace_directory(directory / "best", copy, MODEL_FILES, MODEL_FOLDERS)
 
 
 def _write(directory: Path, study: dict[str, Any]) -> None:
-    part = directory / ".study.json"
-    part.write_text(json.dumps(study, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    part.replace(directory / "study.json")
+    write_json(directory / "study.json", study)

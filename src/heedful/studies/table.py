@@ -2,69 +2,75 @@
 
 import csv
 import io
-import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.evaluation.metrics import metric_named, stated_metrics
 from heedful.evaluation.spread import summarise
-from heedful.studies.parts import Course, StudyPlan, choose
+from heedful.storage.reading import mapping, number
+from heedful.storage.runs import finished_run, judging_order
+from heedful.storage.whole import write_text
+from heedful.studies.parts import DevCurve, StudyPlan, choose
 
 Row = dict[str, Any]
 
 
-def table(directory: Path, plan: StudyPlan) -> list[Row]:
-    """One row for each setting: what a search varies, the primary metric on dev and test over the seeds, the cost."""
+def table_rows(directory: Path, plan: StudyPlan) -> list[Row]:
+    """One row for each setting: what a search varies, the primary metric on each evaluation set over the seeds, the
+    cost."""
     rows = []
     for setting in plan.settings:
-        found = [facts_of(directory / "runs" / f"{setting.name}-seed{seed}") for seed in plan.seeds]
-        done = [f for f in found if f is not None]
+        names = [f"{setting.name}-seed{seed}" for seed in plan.seeds]
+        runs = [run for name in names if (run := finished_run(directory / "runs" / name)) is not None]
         row: Row = {"setting": setting.name, "model": setting.model, "method": setting.method, **dict(setting.values)}
-        row["n"] = len(done)
-        if any("pruned" in manifest for manifest, _ in done):
-            row["pruned"] = max(manifest.get("pruned", 0) for manifest, _ in done)
-        if done:
-            metric = done[0][1]["primary"]
-            row["metric"] = metric
-            for split in ("dev", "test"):
-                values = [m["splits"][split][metric] for _, m in done if split in m["splits"]]
-                if values and None not in values:
-                    spread = summarise(values)
-                    row |= {f"{split}_mean": spread["mean"], f"{split}_std": spread["std"]}
-                    row |= {f"{split}_low": spread["low"], f"{split}_high": spread["high"]}
-            row["train_rows"] = done[0][0]["data"]["sizes"]["train"]
-            row["training_seconds"] = sum(m["cost"]["training_seconds"] for m, _ in done) / len(done)
-            row["trainable_parameters"] = done[0][0]["model"]["parameters"]["trainable"]
+        row["n"] = len(runs)
+        if any("pruned" in run.manifest for run in runs):
+            row["pruned"] = max(run.manifest.get("pruned", 0) for run in runs)
+        if runs:
+            metric = metric_named(runs[0].metrics["primary"], stated_metrics(runs[0].manifest))
+            row |= {"metric": metric.name, "higher_is_better": metric.higher_is_better}
+            for name in dict.fromkeys(name for run in runs for name in run.scores()):
+                values = [run.scores()[name].get(metric.name) for run in runs if name in run.scores()]
+                known = [value for value in values if value is not None]
+                if len(known) == len(values):
+                    spread = summarise(known)
+                    row |= {f"{name}_{key}": spread[key] for key in ("mean", "std", "low", "high")}
+            first = runs[0].manifest
+            row["train_rows"] = first["data"]["sizes"].get("train")
+            row["training_seconds"] = sum(run.manifest["cost"]["training_seconds"] for run in runs) / len(runs)
+            row["trainable_parameters"] = first["model"]["parameters"]["trainable"]
         rows.append(row)
     return rows
 
 
-def courses(directory: Path, plan: StudyPlan) -> list[Course]:
-    """How the finished runs of a plan went, epoch by epoch."""
-    found = []
+def evaluation_sets(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of the sets that the rows have means of, dev first."""
+    names = dict.fromkeys(key.removesuffix("_mean") for row in rows for key in row if key.endswith("_mean"))
+    return sorted(names, key=lambda name: name != "dev")
+
+
+def judged_set(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The set by which settings are judged: test if any has it, else the first that chose nothing, else dev."""
+    return next(iter(judging_order(evaluation_sets(rows))), None)
+
+
+def dev_curves(directory: Path, plan: StudyPlan) -> list[DevCurve]:
+    """How the finished runs of a plan went, mark by mark."""
+    curves = []
     for job in plan.jobs(directory):
-        known = facts_of(job.directory)
-        if known is None:
+        run = finished_run(job.directory)
+        if run is None:
             continue
-        manifest, metrics = known
-        metric = metrics["primary"]
-        sign = -1 if metric == "log_loss" else 1
-        lines = map(json.loads, (job.directory / "log.jsonl").read_text(encoding="utf-8").splitlines())
-        told = {x["epoch"]: x["dev"].get(metric) for x in lines if "dev" in x}
-        scores = {epoch: sign * score for epoch, score in told.items() if score is not None and math.isfinite(score)}
-        found.append(Course(job.setting.name, job.seed, scores, "pruned" in manifest))
-    return found
-
-
-def facts_of(run: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Manifest and metrics of a run that is done; None otherwise."""
-    try:
-        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
-        metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
-        return (manifest, metrics) if manifest["state"] == "done" else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # whoever runs it says what is wrong
+        metric = metric_named(run.metrics["primary"], stated_metrics(run.manifest))
+        lines = [line for line in run.log if "dev" in line]
+        scores = {}
+        for n, line in enumerate(lines, start=1):
+            score = number(mapping(line, "dev"), metric.name)
+            if score is not None:
+                scores[int(line.get("mark", n))] = metric.sign * score
+        curves.append(DevCurve(job.setting.name, job.seed, scores, "pruned" in run.manifest))
+    return curves
 
 
 def write_tables(directory: Path, rows: Sequence[Row]) -> None:
@@ -75,25 +81,24 @@ def write_tables(directory: Path, rows: Sequence[Row]) -> None:
     writer.writeheader()
     writer.writerows(rows)
     for ending, content in (("csv", text.getvalue()), ("md", markdown(rows)), ("tex", latex(rows))):
-        part = directory / f".table.{ending}"
-        part.write_text(content, encoding="utf-8")
-        part.replace(directory / f"table.{ending}")
+        write_text(directory / f"table.{ending}", content)
 
 
 def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], set[int]]:
     """Headings, cells and the numbers of the rows to mark: as people print a search in a paper."""
-    swept = list(dict.fromkeys(key for row in rows for key in row if "." in key))
+    figures = ("_mean", "_std", "_low", "_high")
+    swept = list(dict.fromkeys(key for row in rows for key in row if "." in key and not key.endswith(figures)))
     scored = [r for r in rows if "metric" in r]
     metric = scored[0]["metric"] if scored else "score"
-    splits = [s for s in ("dev", "test") if any(f"{s}_mean" in r for r in rows)]
+    sets = evaluation_sets(rows)
     headings = ["setting", *(key.partition(".")[2].replace("_", " ") for key in swept)]
-    headings += [f"{split} {metric}".replace("_", " ") for split in splits] + ["n"]
+    headings += [f"{name} {metric}".replace("_", " ") for name in sets] + ["n"]
     cells = []
     for row in rows:
         line = [row["setting"], *(_value(row.get(key, "")) for key in swept)]
-        line += [_score(row, split) for split in splits] + [str(row["n"])]
+        line += [_score(row, name) for name in sets] + [str(row["n"])]
         if row.get("pruned"):
-            line[len(swept) + 1] += f" (stopped after {row['pruned']})"
+            line[len(swept) + 1] += f" (stopped at mark {row['pruned']})"
         cells.append(line)
     return headings, cells, _marked(rows, bool(swept))
 
@@ -137,8 +142,8 @@ def _value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _score(row: Mapping[str, Any], split: str) -> str:
-    mean, std = row.get(f"{split}_mean"), row.get(f"{split}_std")
+def _score(row: Mapping[str, Any], name: str) -> str:
+    mean, std = row.get(f"{name}_mean"), row.get(f"{name}_std")
     if mean is None:
         return "–"
     return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"

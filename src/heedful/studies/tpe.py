@@ -1,8 +1,8 @@
 """Searches that learn from what was tried: Optuna's tree-structured Parzen estimator (TPE), in rounds.
 
-A round is proposed from the rounds before it alone, and a run is given the scores that it must reach, epoch by epoch,
-before it starts. So nothing hangs on which run ends first: with the same number of threads for each run, the same study
-comes out on one core, on many, on a cluster, and after having been stopped.
+A round is proposed from the rounds before it alone, and a run is given the scores that it must reach, mark by mark,
+before it starts. So nothing depends on which run ends first: with the same number of threads for each run, the same
+study comes out on one core, on many, on a cluster, and after having been stopped.
 """
 
 import itertools
@@ -30,7 +30,7 @@ class Trial:
     score: float | None
     pruned: bool = False
     curve: Mapping[int, float] | None = None
-    """Mean scores by epoch, of what was stopped early."""
+    """Mean scores by mark, of what was stopped early."""
 
 
 def propose(axes: Axes, tried: Sequence[Trial], count: int, trials: int, seed: int) -> list[dict[str, Any]]:
@@ -47,10 +47,10 @@ def propose(axes: Axes, tried: Sequence[Trial], count: int, trials: int, seed: i
     )
     study = optuna.create_study(direction="maximize", sampler=sampler)
     for trial in tried:
-        study.add_trial(_told(trial, space))
+        study.add_trial(_as_optuna(trial, space))
     known = {_key(t.values) for t in tried}
-    found: list[dict[str, Any]] = []
-    while len(found) < count:
+    proposed: list[dict[str, Any]] = []
+    while len(proposed) < count:
         asked = study.ask(space)
         values = {key: asked.params[key] for key in axes}
         if _key(values) in known:
@@ -62,8 +62,8 @@ def propose(axes: Axes, tried: Sequence[Trial], count: int, trials: int, seed: i
             study.enqueue_trial(values)
             study.ask(space)  # it counts as under way, so that the next one keeps its distance
         known.add(_key(values))
-        found.append(values)
-    return found
+        proposed.append(values)
+    return proposed
 
 
 def _untried(axes: Axes, known: set[str], draw: random.Random) -> dict[str, Any] | None:
@@ -90,13 +90,13 @@ def _drawn(values: Range, draw: random.Random) -> float:
     return draw.uniform(values.low, values.high)
 
 
-def bars(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """What a run must have reached by the end of each epoch: the median of earlier runs there (Optuna's median pruner).
-    Empty while these are few."""
+def thresholds(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """What a run must have reached by each mark: the median of earlier runs there (Optuna's median pruner). Empty while
+    these are few."""
     if len(curves) < _FEWEST:
         return {}
-    epochs = sorted({epoch for curve in curves for epoch in curve})
-    return {e: statistics.median(c[e] for c in curves if e in c) for e in epochs}
+    marks = sorted({mark for curve in curves for mark in curve})
+    return {m: statistics.median(c[m] for c in curves if m in c) for m in marks}
 
 
 def _key(values: Mapping[str, Any]) -> str:
@@ -115,12 +115,12 @@ def _distribution(key: str, values: list[Any] | Range) -> Any:
     return FloatDistribution(values.low, values.high, log=values.log)
 
 
-def _told(trial: Trial, space: Mapping[str, Any]) -> Any:
+def _as_optuna(trial: Trial, space: Mapping[str, Any]) -> Any:
     from optuna.trial import TrialState, create_trial
 
-    held: dict[str, Any] = {"params": dict(trial.values), "distributions": dict(space)}
+    setting: dict[str, Any] = {"params": dict(trial.values), "distributions": dict(space)}
     if trial.score is None:
-        return create_trial(state=TrialState.FAIL, **held)
+        return create_trial(state=TrialState.FAIL, **setting)
     if trial.pruned:
-        return create_trial(state=TrialState.PRUNED, intermediate_values=dict(trial.curve or {}), **held)
-    return create_trial(value=trial.score, **held)
+        return create_trial(state=TrialState.PRUNED, intermediate_values=dict(trial.curve or {}), **setting)
+    return create_trial(value=trial.score, **setting)

@@ -1,0 +1,96 @@
+"""What the runs of a study are compared with: the data as a whole, and the baselines on the same rows."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import RequestError
+from heedful.evaluation.metrics import Columns
+from heedful.objectives.protocol import Objective
+from heedful.recipes.schema import Recipe
+from heedful.storage.directories import make_directory
+from heedful.storage.examples import write_examples
+from heedful.storage.reading import read_object
+from heedful.storage.shared import SharedStore
+from heedful.storage.whole import write_json
+from heedful.studies.parts import SettingPlan, StudyPlan
+from heedful.training.assembly import read_objective
+from heedful.training.outcome import primary_metric, without_values
+
+
+def data_key(recipe: Recipe) -> str:
+    """Names the data of a recipe with all their rows, of which a setting may train on a part."""
+    rows = {"limit", "fraction", "redraw"}
+    return json.dumps([recipe.objective.kind, recipe.data.model_dump(mode="json", exclude_defaults=True, exclude=rows)])
+
+
+def whole_data(plan: StudyPlan, store: SharedStore) -> dict[str, Objective]:
+    """The objective with all its training rows, by `data_key`: one, unless the settings differ in their data."""
+    objectives: dict[str, Objective] = {}
+    metrics: dict[str, None] = {}
+    for setting in plan.settings:
+        key = data_key(setting.recipe)
+        if key not in objectives:
+            objectives[key] = read_objective(_with_all_rows(setting.recipe), plan.seeds[0], store)
+        there = objectives[key].description()["sizes"].get("train")
+        rows = dict(setting.values).get("data.limit")
+        if rows is not None and there is not None and rows > there:
+            raise RequestError(f"[study]: {rows} rows are more than the {there} that can be trained on.")
+        metrics[primary_metric(setting.recipe, objectives[key].metrics).name] = None
+    if len(metrics) > 1:
+        raise RequestError(
+            f"[study]: its settings are judged by {' and '.join(metrics)}, which cannot be ranked together; make "
+            "a study of each."
+        )
+    return objectives
+
+
+def _with_all_rows(recipe: Recipe) -> Recipe:
+    data = recipe.data.model_copy(update={"limit": None, "fraction": None, "redraw": False})
+    evaluation = recipe.evaluation.model_copy(update={"test": True})
+    return recipe.model_copy(update={"data": data, "evaluation": evaluation})
+
+
+def most_rows(plan: StudyPlan, like: Recipe) -> SettingPlan:
+    """Of the settings on the same data, the last: that of a learning curve with the most rows."""
+    return [s for s in (*plan.earlier, *plan.settings) if data_key(s.recipe) == data_key(like)][-1]
+
+
+def keep_examples(folder: Path, objective: Objective) -> None:
+    """What is right, and the texts, of the evaluation sets, for whoever looks at the runs' predictions."""
+    prints = objective.description()["fingerprints"]
+    for name in objective.sets():
+        lines = objective.examples(name)
+        if lines:
+            write_examples(folder, name, lines, prints.get(name))
+
+
+class Baselines:
+    """Those of each set of training rows that a study has, made once and kept."""
+
+    def __init__(self, folder: Path, store: SharedStore) -> None:
+        self.folder, self.store = folder, store
+        self.paths: dict[str, Path] = {}
+
+    def scores(self, recipe: Recipe, seed: int) -> dict[str, Any] | None:
+        """By baseline and evaluation set; the seed matters where it picks the rows. None if nobody wants to know."""
+        return without_values(self._whole(recipe, seed)) if recipe.evaluation.baselines else None
+
+    def values(self, recipe: Recipe, seed: int) -> dict[str, dict[str, Columns]]:
+        """The columns of each baseline that says so on each evaluation set, one number for each example."""
+        whole = self._whole(recipe, seed) if recipe.evaluation.baselines else {}
+        return {name: baseline["values"] for name, baseline in whole.items() if baseline.get("tested")}
+
+    def _whole(self, recipe: Recipe, seed: int) -> dict[str, Any]:
+        drawn = seed if recipe.data.redraw else None
+        key = json.dumps([recipe.objective.kind, recipe.data.model_dump(mode="json"), drawn])
+        if key not in self.paths:
+            objective = read_objective(recipe, seed, self.store)
+            facts = key + json.dumps(objective.description()["fingerprints"])
+            path = self.folder / f"{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
+            if not path.exists():
+                make_directory(self.folder)
+                write_json(path, objective.baselines())
+            self.paths[key] = path
+        return read_object(self.paths[key])
