@@ -36,56 +36,57 @@ def rows_of(limit: int | None) -> tuple[list[str], list[int]]:
 
 class Ours:
     def __init__(self, directory: str, texts: list[str], labels: list[int]) -> None:
-        self.directory, self.labels = directory, labels
-        from heedful.checkpoints.directory import read_model
+        from heedful.data.records import Dataset, Examples
 
-        self.read = lambda: read_model(Path(directory), new_head="linear", labels=("negative", "positive"))
-        self.texts, self.tokenizer = texts, self.read().tokenizer
+        self.directory = directory
+        names = ["positive" if label else "negative" for label in labels]
+        train = Examples(texts, None, names, None, list(range(1, len(texts) + 1)))
+        self.data = Dataset("sst2", "classes", ("negative", "positive"), train, None, None)
 
-    def items(self) -> list[Any]:
-        from heedful.objectives.classify import make_items
-
-        return make_items(self.tokenizer, self.texts, None, LENGTH)
-
-    def train(self, what: str) -> float:
-        import torch
-
-        from heedful.objectives.classify import Loss
-        from heedful.recipes.schema import TrainingTable, TuningTable
-        from heedful.training.loop import Fit
-        from heedful.tuning.methods import Frozen, Full
+    def parts(self, what: str, scratch: Path) -> Any:
+        """The objective with its token ids, which are not timed, and everything else that a step needs."""
+        from heedful.objectives.classify import Classify
+        from heedful.recipes.reading import make_recipe
+        from heedful.storage.shared import SharedStore
+        from heedful.training.assembly import assemble
 
         frozen = what == "frozen"
-        transformer, items = self.read().transformer, {"train": self.items()}
-        with tempfile.TemporaryDirectory() as scratch:
+        training = {"epochs": EPOCHS_FROZEN if frozen else 1, "batch_size": BATCH, "lr": LR, "max_length": LENGTH}
+        content = {
+            "model": {"name": self.directory, "pooling": "cls"},
+            "data": {"name": "sst2"},
+            "tuning": {"method": "frozen" if frozen else "full"},
+            "training": {**training, "device": "cpu"},
+        }
+        recipe = make_recipe(content)
+        return recipe, assemble(recipe, 0, Classify(recipe, 0, self.data), SharedStore(scratch / "store"))
+
+    def train(self, what: str) -> float:
+        from heedful.training.loop import Fit
+
+        with tempfile.TemporaryDirectory() as name:
+            scratch = Path(name)
+            self.parts("full", scratch)  # leaves the token ids in the store
             started = time.perf_counter()
-            device = torch.device("cpu")
-            method = (
-                Frozen(transformer, items, device, Path(scratch) / "features")
-                if frozen
-                else Full(transformer, items, device)
-            )
+            recipe, parts = self.parts(what, scratch)
             fit = Fit(
-                method=method,
-                loss=Loss(2),
-                targets=torch.tensor(self.labels),
-                rows=range(len(self.labels)),
-                training=TrainingTable(epochs=EPOCHS_FROZEN if frozen else 1, batch_size=BATCH, lr=LR),
-                tuning=TuningTable(method="frozen" if frozen else "full"),
+                objective=parts.objective,
+                tuning=parts.tuning,
+                training=recipe.training,
                 seed=0,
-                directory=Path(scratch),
+                directory=scratch,
                 judge=None,
                 watch=lambda *_: None,
                 should_stop=lambda: False,
             )
             progress = fit.run()
-            method.finish(progress.decay)
+            parts.tuning.finish(progress.decay)
             return time.perf_counter() - started
 
     def flops(self) -> int:
-        from heedful.training.cost import forward_flops
-
-        return 3 * forward_flops(self.read().transformer.shape, [i.tokens for i in self.items()], True)
+        with tempfile.TemporaryDirectory() as scratch:
+            _, parts = self.parts("full", Path(scratch))
+            return int(3 * parts.objective.forward_flops(parts.objective.everything(), parts.tuning.transformer.shape))
 
 
 class Peer:
