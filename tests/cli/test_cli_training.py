@@ -242,6 +242,7 @@ def test_a_file_as_the_place_of_results(place: Path) -> None:
         assert "choose another directory" in done.stderr
 
 
+@pytest.mark.full
 def test_a_search_from_the_command(place: Path) -> None:
     done = command("run", "own.toml", "--sweep", "training.lr=1e-5,1e-2", "--out", "searched", cwd=place)
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -84,6 +85,7 @@ def test_they_are_small() -> None:
         assert len((HERE / name).read_text().splitlines()) <= 80, name
 
 
+@pytest.mark.full  # each line starts a process; tests/recipes/test_plugins.py asks the same of functions
 def test_their_keys_are_explained_and_misspellings_are_noticed(world: Path, heedful_command: Any) -> None:
     assert "Weight of the second loss." in finish(heedful_command("recipes", "--explain", "objective.warm_weight"))
     assert "How strongly" in finish(heedful_command("recipes", "--explain", "tuning.pull"))
@@ -97,20 +99,25 @@ def test_their_keys_are_explained_and_misspellings_are_noticed(world: Path, heed
     assert "training.steps is missing" in finish(heedful_command("run", "endless.toml"), 2)
 
 
-def test_run_kill_and_resume(world: Path, heedful_command: Any) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.full)])
+def test_run_kill_and_resume(kills: int, world: Path, heedful_command: Any) -> None:
     finish(heedful_command("run", "toy.toml", "--out", "whole", "--workers", "1"))
-    draw, kills = random.Random(4), 0
-    while kills < 3:
+    draw, done = random.Random(4), 0
+    shutil.rmtree(world / "killed", ignore_errors=True)
+    while done < kills:
         process = heedful_command("run", "toy.toml", "--out", "killed", "--workers", "1")
-        state, goal = world / "killed/runs/toy-seed0/checkpoints/state.json", draw.randint(1, 30)
+        state, goal = (
+            world / "killed/runs/toy-seed0/checkpoints/state.json",
+            _step(world / "killed/runs/toy-seed0/checkpoints/state.json") + draw.randint(1, 10),
+        )
         while process.poll() is None and not (state.exists() and _step(state) >= goal):
             time.sleep(0.001)
         if process.poll() is not None:
             break
         process.kill()
         process.wait()
-        kills += 1
-    assert kills > 0
+        done += 1
+    assert done == kills
     finish(heedful_command("run", "toy.toml", "--out", "killed", "--workers", "1"))
     assert_same_run(world / "whole/runs/toy-seed0", world / "killed/runs/toy-seed0", but_for=("command",))
     log = read_log(world / "whole/runs/toy-seed0")
@@ -159,6 +166,7 @@ def test_compare_statistics_report_results(world: Path, heedful_command: Any) ->
     assert len(run.predictions("test")) == 15
 
 
+@pytest.mark.full
 def test_a_search_leaves_the_test_set_alone_until_it_has_chosen(world: Path, heedful_command: Any) -> None:
     arguments = ["run", "toy.toml", "--out", "search", "--sweep", "training.lr=1e-3,3e-3", "--workers", "1"]
     finish(heedful_command(*arguments, "--set", "training.steps=10", "--set", "study.final_seeds=1"))
