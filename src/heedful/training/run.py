@@ -110,7 +110,7 @@ def _tidy(directory: Path) -> None:
     """What a finished run needs no more, and what sittings that were killed while they saved have left."""
     for path in [directory / "checkpoints", directory / ".shared", *directory.glob(".*.new")]:
         shutil.rmtree(path, ignore_errors=True)
-    for path in directory.glob(".*.part"):
+    for path in directory.glob("**/.*.part"):
         path.unlink(missing_ok=True)
 
 
