@@ -38,14 +38,13 @@ class Solved(Frozen):
     COMPARE_DEFAULTS: ClassVar = {}
 
     def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
+        if any(transformer.head_shapes[name].kind != "linear" for name in objective.heads(self.READS)):
+            raise RequestError('tuning.method = "solved" needs model.head = "linear": others have no one optimum.')
         super().__init__(transformer, objective, around)
         table = around.recipe.tuning
         assert isinstance(table, SolvedTable)
         self.penalties = sorted(table.penalties, reverse=True)
         self.objective = objective
-        for head in self.heads:
-            if transformer.head_shapes[head].kind != "linear":
-                raise RequestError('tuning.method = "solved" needs model.head = "linear": others have no one optimum.')
         self.solve = self._solve
 
     @staticmethod
@@ -72,10 +71,8 @@ class Solved(Frozen):
             if score is None and len(self.penalties) > 1:
                 raise RequestError("tuning.penalties: without a dev set nothing chooses among several; name one.")
             if score is None or score > best or not kept:
-                best, kept = (
-                    -np.inf if score is None else score,
-                    {name: p.detach().clone() for name, p in parameters.items()},
-                )
+                best = -np.inf if score is None else score
+                kept = {name: p.detach().clone() for name, p in parameters.items()}
         with torch.no_grad():
             for name, p in parameters.items():
                 p.copy_(kept[name])
