@@ -55,7 +55,7 @@ class Ours:
         content = {
             "model": {"name": self.directory, "pooling": "cls"},
             "data": {"name": "sst2"},
-            "tuning": {"method": "frozen" if frozen else "full"},
+            "tuning": {"method": "frozen", "solve": False} if frozen else {"method": "full"},
             "training": {**training, "device": "cpu"},
         }
         recipe = make_recipe(content)

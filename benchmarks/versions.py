@@ -64,8 +64,9 @@ class Side:
 def recipe_for(model: str, method: str, rows: int | None) -> dict[str, Any]:
     shape = model.startswith("bert-")
     training = {"epochs": 10 if method == "frozen" else 1, "lr": 1e-4, "checkpoint_seconds": 600.0, "device": "cpu"}
+    head = {"head": "two-layer"} if method == "frozen" else {}  # which every version trains step by step
     return {
-        "model": {"shape": model} if shape else {"name": model},
+        "model": {"shape": model} if shape else {"name": model, **head},
         **({"tokenizer": {"kind": "wordpiece", "size": 8000}} if shape else {}),
         "data": {"name": "sst2", **({"limit": rows} if rows else {})},
         "tuning": {"method": method},

@@ -8,6 +8,7 @@ from scipy.special import log_softmax
 
 from heedful.errors import WorkError
 from heedful.evaluation.calibration import BOUNDS, apply, before_and_after, fit_temperature
+from heedful.evaluation.scores import log_loss
 
 
 def drawn(n: int, c: int, temperature: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -26,7 +27,9 @@ def test_a_known_temperature_is_recovered(temperature: float) -> None:
 
 def test_calibration_error_falls() -> None:
     logits, gold = drawn(5_000, 3, 3.0)
-    found = before_and_after(logits, gold, fit_temperature(logits, gold))
+    temperature = fit_temperature(logits, gold)
+    found = before_and_after(logits / temperature, gold, temperature)
+    assert found["before"]["log_loss"] == pytest.approx(log_loss(gold, apply(logits)))
     assert found["before"]["ece"] > 0.2
     assert found["after"]["ece"] < 0.03
     assert found["after"]["log_loss"] < found["before"]["log_loss"]

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from heedful.evaluation.metrics import (
     metric_named,
     number_columns,
     pseudo_values,
-    ranks,
     stated_metrics,
 )
 from heedful.evaluation.scores import score_classes, score_numbers
@@ -64,10 +64,7 @@ def test_the_mean_of_the_statistics_gives_the_score(case: tuple[Mapping[str, np.
 
 
 def left_out(metric: Metric, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """By brute force; the ranks of Spearman's are those of the whole set."""
-    if metric.name == "spearman":
-        columns = {name: ranks(columns[name]) for name in ("gold", "predicted")}
-        metric = NUMBER_METRICS["pearson"]
+    """By brute force; for Spearman's the others are ranked anew."""
     assert metric.statistics is not None
     assert metric.value is not None
     n = len(columns["gold"])
@@ -90,7 +87,38 @@ def test_pseudo_values_are_those_of_leaving_out(case: tuple[Mapping[str, np.ndar
             continue
         whole, values = pseudo_values(metric, columns)
         assert whole == pytest.approx(scores[metric.name], abs=1e-12, rel=1e-12)
+        if metric.influence is not None:
+            continue
         np.testing.assert_allclose(values, left_out(metric, columns), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["pearson", "spearman"])
+@pytest.mark.parametrize("ties", [False, True])
+def test_pulls_on_a_correlation_are_what_leaving_out_does(name: str, ties: bool) -> None:
+    """Without an example the others are ranked anew; a pull is the limit of that for many examples."""
+    rng = np.random.default_rng(0)
+    gold = rng.normal(size=150)
+    predicted = 0.8 * gold + 0.6 * rng.normal(size=150)
+    if ties:
+        gold, predicted = np.round(2 * gold) / 2, np.round(predicted)
+    columns = {"gold": gold, "predicted": predicted}
+    whole, values = pseudo_values(NUMBER_METRICS[name], columns)
+    expected = left_out(NUMBER_METRICS[name], columns)
+    assert values.mean() == pytest.approx(whole)
+    assert np.corrcoef(values, expected)[0, 1] > 0.999
+    assert values.std() == pytest.approx(expected.std(), rel=0.04)
+
+
+def test_pseudo_values_by_pairs_of_classes() -> None:
+    """Once for each pair of classes, they are those of every example by itself."""
+    rng = np.random.default_rng(0)
+    gold = rng.integers(0, 40, 300).astype(float)
+    columns = {"gold": gold, "predicted": np.where(rng.random(300) < 0.9, gold, 0.0)}
+    for name in ("macro_f1", "f1", "matthews"):
+        whole, values = pseudo_values(CLASS_METRICS[name], columns)
+        plain_whole, plain = pseudo_values(replace(CLASS_METRICS[name], of_pairs=False), columns)
+        assert whole == pytest.approx(plain_whole)
+        np.testing.assert_allclose(values, plain, atol=1e-9)
 
 
 def test_pseudo_values_of_a_mean_are_its_values() -> None:

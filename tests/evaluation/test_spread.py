@@ -1,10 +1,9 @@
-"""The spread over seeds against the standard library's and scipy's own interval."""
+"""The spread over seeds against the standard library."""
 
 import math
 import statistics
 
 import pytest
-import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,15 +17,10 @@ def test_equals_the_peer(values: list[float]) -> None:
     assert found["n"] == len(values)
     assert found["mean"] == pytest.approx(statistics.fmean(values))
     assert found["std"] == pytest.approx(statistics.stdev(values))
-    if found["std"] > 1e-9:
-        low, high = scipy.stats.t.interval(
-            0.95, len(values) - 1, loc=statistics.fmean(values), scale=statistics.stdev(values) / math.sqrt(len(values))
-        )
-        assert (found["low"], found["high"]) == (pytest.approx(low), pytest.approx(high))
 
 
 def test_one_value_has_no_spread_and_none_no_mean() -> None:
-    assert summarise([0.5]) == {"mean": 0.5, "std": None, "n": 1, "low": None, "high": None, "values": [0.5]}
+    assert summarise([0.5]) == {"mean": 0.5, "std": None, "n": 1, "values": [0.5]}
     assert summarise([])["mean"] is None
     assert summarise([0.5, 0.5])["std"] == 0.0
 

@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
 """One number for each example, by name: gold, predicted, log_loss …"""
+Bounds = tuple[float | None, float | None]
 
 _TINY = 1e-14  # a variance of numbers up to 1 that is as good as none
 
@@ -37,6 +38,12 @@ class Metric:
     """The metric from the means of these over examples, for any leading axes; NaN where it is undefined."""
     is_mean: bool = False
     """Whether it is the mean of one column."""
+    bounds: Bounds = (None, None)
+    """The least and the most that it can be, which no interval may leave; None where it has no such end."""
+    influence: Callable[[Columns], Floats] | None = None
+    """(e,): how far each example pulls the metric, times e, with a mean of 0. None: found by leaving it out."""
+    of_pairs: bool = False
+    """Whether the gold and the predicted class are all that counts, so that examples with the same two are alike."""
 
     @property
     def sign(self) -> int:
@@ -52,23 +59,26 @@ class Metric:
         return {"name": self.name, "title": self.title, "higher_is_better": self.higher_is_better}
 
 
-def mean_of(name: str, title: str, higher_is_better: bool, column: str) -> Metric:
+def mean_of(name: str, title: str, higher_is_better: bool, column: str, bounds: Bounds = (None, None)) -> Metric:
     """A metric that is the mean of a column."""
 
     def statistics(columns: Columns) -> Floats:
         return np.asarray(columns[column], dtype=np.float64)[:, None]
 
-    return Metric(name, title, higher_is_better, statistics, lambda mean_k: mean_k[..., 0], is_mean=True)
+    return Metric(name, title, higher_is_better, statistics, lambda mean_k: mean_k[..., 0], True, bounds)
 
 
 def pseudo_values(metric: Metric, columns: Columns) -> tuple[float, Floats]:
     """The score T of a set, and what each example contributes to it.
 
-    Of a mean, these are the values themselves; else the jackknife's pseudo-values ψ_e = E·T − (E − 1)·T₋ₑ, whose mean
-    is T but for its bias, and whose spread is that of T over other examples (Tukey, 1958). NaN where T₋ₑ is undefined.
+    Of a mean, these are the values themselves; of a correlation T + its influence values; else the jackknife's
+    pseudo-values ψ_e = E·T − (E − 1)·T₋ₑ, whose mean is T but for its bias, and whose spread is that of T over other
+    examples (Tukey, 1958). NaN where T₋ₑ is undefined.
     """
     if metric.statistics is None or metric.value is None:
         raise ValueError(f"{metric.name} has no value for each example")
+    if metric.of_pairs:
+        return _pseudo_values_of_pairs(metric, columns)
     x_ek = metric.statistics(columns)
     n = len(x_ek)
     whole = float(metric.value(x_ek.mean(axis=0)))
@@ -76,16 +86,42 @@ def pseudo_values(metric: Metric, columns: Columns) -> tuple[float, Floats]:
         return whole, x_ek[:, 0]
     if n < 2:
         return whole, np.full(n, whole)
+    if metric.influence is not None:
+        return whole, whole + metric.influence(columns)
     without_e = metric.value((x_ek.sum(axis=0) - x_ek) / (n - 1))
     return whole, np.asarray(n * whole - (n - 1) * without_e, dtype=np.float64)
+
+
+def _pseudo_values_of_pairs(metric: Metric, columns: Columns) -> tuple[float, Floats]:
+    """The same, once for each pair of a gold and a predicted class: many classes times many examples need much room."""
+    assert metric.statistics is not None
+    assert metric.value is not None
+    gold_e, predicted_e = (np.asarray(columns[name]).astype(np.int64) for name in ("gold", "predicted"))
+    classes, n = int(max(gold_e.max(initial=0), predicted_e.max(initial=0))) + 1, len(gold_e)
+    pairs, which_e, counts = np.unique(gold_e * classes + predicted_e, return_inverse=True, return_counts=True)
+    gold_u, predicted_u = np.divmod(pairs, classes)
+    x_uk = metric.statistics({"gold": gold_u, "predicted": predicted_u})
+    sum_k = counts @ x_uk
+    whole = float(metric.value(sum_k / n))
+    if n < 2:
+        return whole, np.full(n, whole)
+    without_u = metric.value((sum_k - x_uk) / (n - 1))
+    return whole, np.asarray(n * whole - (n - 1) * without_u, dtype=np.float64)[which_e]
+
+
+def scored(metric: Metric, columns: Columns) -> float | None:
+    """The metric of a set, from its columns; None where it is undefined, or not made of them."""
+    if metric.statistics is None or metric.value is None:
+        return None
+    value = float(metric.value(metric.statistics(columns).mean(axis=0)))
+    return value if math.isfinite(value) else None
 
 
 def fill_in(scores: dict[str, Any], columns: Columns, metrics: Iterable[Metric]) -> dict[str, Any]:
     """The scores with those of the metrics that they lack, None where one is undefined."""
     for metric in metrics:
-        if metric.name not in scores and metric.statistics is not None and metric.value is not None:
-            value = float(metric.value(metric.statistics(columns).mean(axis=0)))
-            scores[metric.name] = value if math.isfinite(value) else None
+        if metric.name not in scores and metric.statistics is not None:
+            scores[metric.name] = scored(metric, columns)
     return scores
 
 
@@ -221,24 +257,61 @@ def _correlation(mean_k: Floats) -> Floats:
     return np.asarray(np.where(defined, np.clip(r, -1.0, 1.0), np.nan))
 
 
+def _standardised(columns: Columns, of: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+    """Gold and predicted with a mean of 0 and a deviation of 1; NaN where one is constant."""
+    x, y = (centred(of(np.asarray(columns[name], dtype=np.float64))) for name in ("gold", "predicted"))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return x / x.std(), y / y.std()
+
+
+def _pull_on_pearson(columns: Columns) -> Floats:
+    """z_x·z_y − r·(z_x² + z_y²)/2 (Devlin, Gnanadesikan and Kettenring, 1975)."""
+    x, y = _standardised(columns, lambda values: values)
+    r = float((x * y).mean())
+    return np.asarray(x * y - r * (x * x + y * y) / 2)
+
+
+def _pull_on_spearman(columns: Columns) -> Floats:
+    """That on the correlation of the ranks, and what an example does by moving the ranks of the others: by one where it
+    is below, by a half where it is equal (Croux and Dehon, 2010, with ties)."""
+    x, y = _standardised(columns, ranks)
+    r = float((x * y).mean())
+    pull = x * y - r * (x * x + y * y) / 2
+    for name, own, other in (("gold", x, y), ("predicted", y, x)):
+        values = ranks(np.asarray(columns[name], dtype=np.float64))
+        each, which = np.unique(values, return_inverse=True)
+        slopes = np.bincount(which, other - r * own, len(each)) / (len(values) * values.std())
+        above = np.cumsum(slopes[::-1])[::-1] - slopes / 2
+        pull = pull + len(values) * (above[which] - above[which].mean())
+    return np.asarray(pull)
+
+
 def _by_name(*metrics: Metric) -> dict[str, Metric]:
     return {metric.name: metric for metric in metrics}
 
 
+_SHARE, _CORRELATION, _LOSS = (0.0, 1.0), (-1.0, 1.0), (0.0, None)
+
 CLASS_METRICS = _by_name(
-    mean_of("accuracy", "accuracy", True, column="right"),
-    Metric("macro_f1", "macro F1", True, _hits, _macro_f1),
-    Metric("f1", "F1", True, _second_class, _f1),
-    Metric("matthews", "Matthews correlation", True, _agreement, _matthews),
-    mean_of("log_loss", "log-loss", False, column="log_loss"),
-    Metric("ece", "calibration error", False),
+    mean_of("accuracy", "accuracy", True, column="right", bounds=_SHARE),
+    Metric("macro_f1", "macro F1", True, _hits, _macro_f1, bounds=_SHARE, of_pairs=True),
+    Metric("f1", "F1", True, _second_class, _f1, bounds=_SHARE, of_pairs=True),
+    Metric("matthews", "Matthews correlation", True, _agreement, _matthews, bounds=_CORRELATION, of_pairs=True),
+    mean_of("log_loss", "log-loss", False, column="log_loss", bounds=_LOSS),
+    Metric("ece", "calibration error", False, bounds=_SHARE),
 )
 """Of classes, from the columns of `class_columns`; the default first. `f1` is of the second of two classes."""
 NUMBER_METRICS = _by_name(
-    Metric("pearson", "Pearson correlation", True, _values_of_both, _correlation),
-    Metric("spearman", "Spearman correlation", True, _ranks_of_both, _correlation),
-    mean_of("mse", "mean squared error", False, column="squared_error"),
-    mean_of("mae", "mean absolute error", False, column="absolute_error"),
-)
+    Metric(
+        "pearson", "Pearson correlation", True, _values_of_both, _correlation,
+        bounds=_CORRELATION, influence=_pull_on_pearson,
+    ),
+    Metric(
+        "spearman", "Spearman correlation", True, _ranks_of_both, _correlation,
+        bounds=_CORRELATION, influence=_pull_on_spearman,
+    ),
+    mean_of("mse", "mean squared error", False, column="squared_error", bounds=_LOSS),
+    mean_of("mae", "mean absolute error", False, column="absolute_error", bounds=_LOSS),
+)  # fmt: skip
 """Of numbers, from the columns of `number_columns`; the default first."""
 METRICS = CLASS_METRICS | NUMBER_METRICS

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import RequestError
+from heedful.evaluation.metrics import CLASS_METRICS, Metric, class_columns, scored
 from heedful.evaluation.statistics.stability import failed_runs, stability
+from heedful.evaluation.statistics.wording import Words
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -34,28 +36,36 @@ class Votes:
     def predicted_se(self) -> Ints:
         return np.asarray(self.p_sek.argmax(axis=2), dtype=np.int64)
 
-    @property
-    def right_se(self) -> Floats:
-        return np.asarray(self.predicted_se == self.gold_e, dtype=np.float64)
+    def score(self, metric: Metric, seed: int, of_e: npt.NDArray[np.bool_] | None = None) -> float | None:
+        """What one seed gets, on some of the examples if `of_e` says which; None where that is undefined."""
+        which = slice(None) if of_e is None else of_e
+        if of_e is not None and not of_e.any():
+            return None
+        return scored(metric, class_columns(self.gold_e[which], self.p_sek[seed, which]))
 
 
 def class_statistics(
     votes: Mapping[str, Votes],
     chosen: str,
+    metric: Metric,
     labels: Sequence[str],
     examples: Sequence[Mapping[str, Any]],
     dev: Votes | None = None,
+    random: bool = True,
 ) -> dict[str, Any]:
-    """ "settings", "abstention" and "doubtful" of statistics.json.
+    """ "settings", "abstention" and "doubtful" of statistics.json, the last two about the chosen setting alone: None if
+    it has no predictions, or one seed that none can contradict though seeds play a part in it (`random`).
 
     `votes` of each setting on the set that is judged, whose `examples` (row, gold, text, pair) are in the order of the
     votes; `dev`: those of the chosen setting on dev, on which thresholds are chosen.
     """
-    best = votes[chosen]
+    best = votes.get(chosen)
     return {
-        "settings": {name: _seeds_of(v) for name, v in votes.items()},
-        "abstention": _abstention(best, dev),
-        "doubtful": _doubtful(best, examples, labels) if len(best.p_sek) > 1 else None,
+        "settings": {name: _seeds_of(name, v, metric) for name, v in votes.items()},
+        "abstention": None if best is None else _abstention(chosen, best, dev, metric),
+        "doubtful": None
+        if best is None or (random and len(best.p_sek) < 2)
+        else _doubtful(chosen, best, examples, labels),
     }
 
 
@@ -64,6 +74,8 @@ def statistics_of_predictions(
     predictions: Mapping[str, Predictions],
     examples: Mapping[str, Sequence[Mapping[str, Any]]],
     judged: str,
+    metric: Metric,
+    random: bool,
     labels: Sequence[str],
 ) -> dict[str, Any]:
     """The same from what the runs wrote: by evaluation set, the columns p:<class> of each run and the examples in the
@@ -71,9 +83,9 @@ def statistics_of_predictions(
     votes = _votes(predictions[judged], examples[judged], labels)
     if not votes:
         return {}
-    with_dev = judged != "dev" and "dev" in predictions
+    with_dev = judged != "dev" and chosen in predictions.get("dev", {})
     dev = _votes({chosen: predictions["dev"][chosen]}, examples["dev"], labels) if with_dev else {}
-    return class_statistics(votes, chosen, labels, examples[judged], dev.get(chosen))
+    return class_statistics(votes, chosen, metric, labels, examples[judged], dev.get(chosen), random)
 
 
 def _votes(predictions: Predictions, examples: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Votes]:
@@ -95,45 +107,52 @@ def _probabilities(columns: Mapping[str, Sequence[str]], labels: Sequence[str]) 
     return np.array([columns[f"p:{label}"] for label in labels], dtype=np.float64).T
 
 
-def _seeds_of(v: Votes) -> dict[str, Any]:
-    majority = float(np.bincount(v.gold_e).max() / len(v.gold_e))
-    scores = v.right_se.mean(axis=1).tolist()
-    facts: dict[str, Any] = {"failed": asdict(failed_runs(scores, majority, list(v.predicted_se)))}
+def _seeds_of(name: str, v: Votes, metric: Metric) -> dict[str, Any]:
+    metric = metric if v.score(metric, 0) is not None else CLASS_METRICS["accuracy"]
+    shares = np.bincount(v.gold_e, minlength=v.p_sek.shape[2]) / len(v.gold_e)
+    commonest = Votes(np.broadcast_to(shares, (1, *v.p_sek.shape[1:])), v.gold_e).score(metric, 0)
+    scores = [v.score(metric, seed) for seed in range(len(v.p_sek))]
+    found = failed_runs(name, scores, commonest, list(v.predicted_se), Words(metric))
+    facts: dict[str, Any] = {"failed": asdict(found)}
     if len(scores) > 1:
-        facts["stability"] = asdict(stability(v.predicted_se, v.gold_e))
+        facts["stability"] = asdict(stability(name, v.predicted_se, v.gold_e))
     return facts
 
 
-def _abstention(judged: Votes, dev: Votes | None) -> dict[str, Any]:
-    """If the least sure answers were left to a person: thresholds from dev, what they mean on the judged set."""
-    chosen_on, seeds = judged if dev is None else dev, len(judged.p_sek)
-    rows = []
-    for share in _SHARES:
-        kept, right = [], []
-        thresholds = np.quantile(chosen_on.p_sek.max(axis=2), 1 - share, axis=1) if share < 1 else [0.0] * seeds
-        for seed, threshold in enumerate(thresholds):
-            sure = judged.p_sek[seed].max(axis=1) >= threshold
-            kept.append(float(sure.mean()))
-            right.append(float(judged.right_se[seed, sure].mean()) if sure.any() else float("nan"))
-        rows.append(
-            {
-                "threshold": float(np.mean(thresholds)),
-                "answered": float(np.mean(kept)),
-                "accuracy": float(np.nanmean(right)) if np.isfinite(right).any() else None,
-            }
-        )
-    everything, most = rows[0], rows[2]
+def _abstention(chosen: str, judged: Votes, dev: Votes | None, metric: Metric) -> dict[str, Any]:
+    """If the least sure answers were left to a person: thresholds from dev, what they mean on the judged set, by the
+    metric that was asked for if it has a value on each part of the examples, else by the accuracy."""
+    rows = _abstention_rows(judged, dev, metric)
+    if any(row["score"] is None for row in rows):
+        metric = CLASS_METRICS["accuracy"]
+        rows = _abstention_rows(judged, dev, metric)
+    everything, most, words = rows[0], rows[2], Words(metric)
     sentence = ""
-    if everything["accuracy"] is not None and most["accuracy"] is not None:
+    if everything["score"] is not None and most["score"] is not None:
         sentence = (
-            f"Answering only where it is at least {most['threshold']:.0%} sure, the model answers "
-            f"{most['answered']:.0%} of the examples and is right on {most['accuracy']:.1%} of them, instead of "
-            f"{everything['accuracy']:.1%} of all."
+            f"Answering only where it is at least {most['threshold']:.0%} sure, {chosen} answers "
+            f"{most['answered']:.0%} of the examples, with {words.a_score} of {words.figure(most['score'])} on them "
+            f"instead of {words.figure(everything['score'])} on all."
         )
-    return {"chosen_on": "the same examples" if dev is None else "dev", "rows": rows, "sentence": sentence}
+    facts = {"setting": chosen, "metric": metric.name, "title": metric.title}
+    return {**facts, "chosen_on": "the same examples" if dev is None else "dev", "rows": rows, "sentence": sentence}
 
 
-def _doubtful(v: Votes, examples: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
+def _abstention_rows(judged: Votes, dev: Votes | None, metric: Metric) -> list[dict[str, Any]]:
+    chosen_on, seeds, rows = judged if dev is None else dev, len(judged.p_sek), []
+    for share in _SHARES:
+        thresholds = np.quantile(chosen_on.p_sek.max(axis=2), 1 - share, axis=1) if share < 1 else np.zeros(seeds)
+        sure_se = judged.p_sek.max(axis=2) >= thresholds[:seeds, None]
+        row: dict[str, Any] = {"threshold": float(np.mean(thresholds)), "answered": float(sure_se.mean())}
+        for key, by in (("score", metric), ("accuracy", CLASS_METRICS["accuracy"])):
+            scores = [judged.score(by, seed, sure_se[seed]) for seed in range(seeds) if sure_se[seed].any()]
+            known = [score for score in scores if score is not None]
+            row[key] = float(np.mean(known)) if known and len(known) == len(scores) else None
+        rows.append(row)
+    return rows
+
+
+def _doubtful(chosen: str, v: Votes, examples: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
     """Where all seeds agree on another label than the one given, the surest first; and where they disagree."""
     predicted, mean_ek = v.predicted_se, v.p_sek.mean(axis=0)
     agreed = (predicted == predicted[0]).all(axis=0) & (predicted[0] != v.gold_e)
@@ -156,8 +175,15 @@ def _doubtful(v: Votes, examples: Sequence[Mapping[str, Any]], labels: Sequence[
         }
         for i in map(int, closest)
     ]
+    who = f"All {len(predicted)} seeds of {chosen} agree with each other and not with the label"
+    who = who if len(predicted) > 1 else f"{chosen} contradicts the label"
     sentence = (
-        f"All {len(predicted)} seeds agree with each other and not with the label on {len(rows)} of {len(examples)} "
-        "examples; each of these is hard, or mislabelled."
+        f"{who} on {len(rows)} of {len(examples)} examples; each of these is hard, mislabelled, or beyond this model."
     )
-    return {"agreed_wrong": len(rows), "examples": wrong, "seeds_disagree": unsure, "sentence": sentence}
+    return {
+        "setting": chosen,
+        "agreed_wrong": len(rows),
+        "examples": wrong,
+        "seeds_disagree": unsure,
+        "sentence": sentence,
+    }

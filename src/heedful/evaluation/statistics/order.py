@@ -55,5 +55,4 @@ def almost_stochastic_order(
             f"A is not shown to be almost stochastically better than B (ε = {violation:.2f}, but up to {bound:.2f} "
             f"with {level:.0%}; 0.5 is no order at all)"
         )
-    words += "." if min(n, m) >= 5 else f"; with {min(n, m)} seeds this bound is a rough guess."
-    return Order(violation, bound, words)
+    return Order(violation, bound, words + ".")

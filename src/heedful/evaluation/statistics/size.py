@@ -1,11 +1,12 @@
-"""How large a difference is, and how large it would have to be for so few seeds to show it."""
+"""How large a difference is beside the spread of the seeds, and p values that allow for many comparisons."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+import numpy.typing as npt
+from scipy import special
 
 
 @dataclass(frozen=True)
@@ -36,44 +37,13 @@ def effect_size(a: Sequence[float], b: Sequence[float]) -> Effect:
     return Effect(difference, g, beats, sentence)
 
 
-@dataclass(frozen=True)
-class Detectable:
-    difference: float
-    power: float
-    sentence: str
-
-
-def smallest_difference(
-    std: float, n: int, m: int | None = None, alpha: float = 0.05, power: float = 0.8
-) -> Detectable:
-    """What the two-sided t test of n against m seeds finds with this power, if a seed's standard deviation is `std`."""
-    m = n if m is None else m
-    if min(n, m) < 2:
-        raise ValueError("a test over seeds needs at least two of each")
-    df, root = n + m - 2, math.sqrt(n * m / (n + m))
-    critical = float(special.stdtrit(df, 1 - alpha / 2))
-
-    def lacking(effect: float) -> float:
-        shift = effect * root  # the chance of the wrong side is left out: below 0.001 at any power worth having
-        return float(special.nctdtr(df, shift, critical)) - (1 - power)
-
-    highest = 1 / root
-    while lacking(highest) > 0:
-        highest *= 2
-    effect = float(optimize.brentq(lacking, 0, highest))
-    difference = effect * std
-    sentence = (
-        f"With {n} and {m} seeds and a spread of {std:.3f}, a true difference of {difference:.3f} would be found in "
-        f"{power:.0%} of studies; smaller ones mostly would not."
-    )
-    return Detectable(difference, power, sentence)
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: adjusted p values, in their order, that can all be compared with one level."""
-    order = sorted(range(len(ps)), key=lambda i: ps[i])
-    adjusted, highest = [0.0] * len(ps), 0.0
-    for rank, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(ps) - rank) * ps[i]))
-        adjusted[i] = highest
+def holm(ps: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Holm's step-down correction over the last axis: adjusted p values, in their order, that can all be compared with
+    one level."""
+    p = np.asarray(ps, dtype=np.float64)
+    order = np.argsort(p, axis=-1, kind="stable")
+    left = np.arange(p.shape[-1], 0, -1)
+    sorted_p = np.minimum(1.0, np.maximum.accumulate(left * np.take_along_axis(p, order, -1), axis=-1))
+    adjusted = np.empty_like(p)
+    np.put_along_axis(adjusted, order, sorted_p, -1)
     return adjusted

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from heedful.evaluation.statistics.wording import Words
+
 
 @dataclass(frozen=True)
 class Stability:
@@ -18,7 +20,7 @@ class Stability:
     sentence: str
 
 
-def stability(predicted_se: npt.NDArray[np.int64], gold_e: npt.NDArray[np.int64]) -> Stability:
+def stability(name: str, predicted_se: npt.NDArray[np.int64], gold_e: npt.NDArray[np.int64]) -> Stability:
     right = predicted_se == gold_e
     seeds, examples = right.shape
     if seeds < 2:
@@ -29,7 +31,7 @@ def stability(predicted_se: npt.NDArray[np.int64], gold_e: npt.NDArray[np.int64]
     agreement = float(np.mean(pairs))
     sometimes = examples - always - never
     sentence = (
-        f"Of {examples} examples all {seeds} seeds get {always} right and {never} wrong; {sometimes} "
+        f"Of {examples} examples all {seeds} seeds of {name} get {always} right and {never} wrong; {sometimes} "
         f"({sometimes / examples:.0%}) depend on the seed. Two seeds agree on {agreement:.0%} of predictions."
     )
     return Stability(always, never, sometimes, agreement, sentence)
@@ -43,18 +45,27 @@ class Failures:
     sentence: str
 
 
-def failed_runs(scores: Sequence[float], majority: float, predicted: Sequence[npt.NDArray[np.int64]]) -> Failures:
-    """Degenerate runs: less often right than always saying the commonest class, or saying one class only."""
+def failed_runs(
+    name: str,
+    scores: Sequence[float | None],
+    commonest: float | None,
+    predicted: Sequence[npt.NDArray[np.int64]],
+    words: Words,
+) -> Failures:
+    """Degenerate runs: they score no better than always saying the `commonest` class, or say one class only."""
     failed = [
         i
         for i, (score, labels) in enumerate(zip(scores, predicted, strict=True))
-        if score <= majority or len(np.unique(labels)) == 1
+        if len(np.unique(labels)) == 1
+        or (score is not None and commonest is not None and not words.metric.better(score, commonest))
     ]
     share = len(failed) / len(scores) if scores else 0.0
+    runs = f"{len(scores)} run{'s' if len(scores) != 1 else ''} of {name}"
     if not failed:
-        return Failures(failed, share, f"None of the {len(scores)} runs failed to learn.")
+        return Failures(failed, share, f"None of the {runs} failed to learn.")
+    against = "" if commonest is None else f" ({words.metric.title} {words.figure(commonest)})"
     sentence = (
-        f"{len(failed)} of {len(scores)} runs ({share:.0%}) did not learn: they score no better than the commonest "
-        f"class ({majority:.3f}) or predict one class only. Means over failed and other runs describe neither."
+        f"{len(failed)} of the {runs} ({share:.0%}) did not learn: they score no better than the commonest "
+        f"class{against} or predict one class only. Means over failed and other runs describe neither."
     )
     return Failures(failed, share, sentence)
