@@ -149,7 +149,7 @@ def test_heads_are_their_formulas() -> None:
     x, table = draw(2, 6), draw(9, 6, seed=1)
     linear = LinearHead(6, 3).double()
     assert torch.allclose(linear(x), x @ linear.output.weight.T + linear.output.bias)
-    two = TwoLayerHead(6, 3).double()
+    two = TwoLayerHead(6, 6, 3).double()
     h = torch.tanh(x @ two.dense.weight.T + two.dense.bias)
     assert torch.allclose(two(x), h @ two.output.weight.T + two.output.bias)
     pooler = Pooler(6).double()

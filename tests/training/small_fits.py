@@ -48,9 +48,9 @@ def dataset(
     return Dataset("small", kind, labels, examples, examples.take(range(dev)) if dev else None, None)  # type: ignore[arg-type]
 
 
-def recipe_of(method: str = "full", **tables: Any) -> Recipe:
-    training = {"checkpoint_seconds": 1e6, **tables.pop("training", {})}
-    return tiny_recipe(Path("small"), {"name": "small"}, method, training=training, **tables)
+def recipe_of(how: str = "full", **tables: Any) -> Recipe:
+    training = {**({} if how == "solved" else {"checkpoint_seconds": 1e6}), **tables.pop("training", {})}
+    return tiny_recipe(Path("small"), {"name": "small"}, how, training=training, **tables)
 
 
 @dataclass

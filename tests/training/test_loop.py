@@ -113,7 +113,7 @@ def test_a_step_enters_six_files_and_never_goes_back_up(
 
 
 def test_a_step_on_a_frozen_body_enters_no_other_file(models: Callable[[], Any], tmp_path: Path) -> None:
-    recipe = recipe_of(tuning={"method": "frozen"}, training={"batch_size": 2})
+    recipe = recipe_of("frozen", training={"batch_size": 2})
     seen = watched(small(models(), dataset(*texts(24)), recipe, tmp_path / "store"), tmp_path / "fit")
     parts = {file for file in seen.files if file.split("/")[0] in ("nn", "models")}
     assert seen.files - parts == STEP_FILES

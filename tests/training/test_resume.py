@@ -18,8 +18,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from heedful import plugins
 from heedful.errors import RequestError, WorkError
 from heedful.recipes.schema import Recipe
+from heedful.storage.runs import finished_run, has_weights
 from heedful.training import run as runs
 from heedful.training import state as states
 from heedful.training.loop import Fit
@@ -139,6 +141,7 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "marks-by-steps": ("bert", "full", {"steps": 13, "mark_steps": 4, "patience": 3}),
     "marks-by-tokens": ("bert", "full", {"mark_tokens": 150}),
     "solved": ("bert", "solved", {}),
+    "towers": ("bert", "full", {"pairs": "towers"}),
 }
 """What else a run can be: family, tuning, keys of [training]."""
 
@@ -150,16 +153,20 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
     data = write_data(folder / "data")
     rows = [(text, f"{sum(map(ord, text)) % 50 / 10}") for text, _ in sentences(52, seed=4)]
     scores = {"train": str(write_csv(folder / "scores.csv", ("text", "label"), rows)), "text": "text", "label": "label"}
+    both = [(a, b, y) for (a, y), (b, _) in zip(rows, rows[1:] + rows[:1], strict=True)]
+    pairs = {**scores, "train": str(write_csv(folder / "pairs.csv", ("text", "b", "label"), both)), "pair": "b"}
 
     def variant(name: str) -> tuple[Recipe, Path]:
         family, method, training = VARIANTS[name]
         training = dict(training)
         files = {**scores, "kind": "score"} if training.pop("scores", False) else data
+        towers = {"pairs": training.pop("pairs")} if "pairs" in training else {}
+        files = {**pairs, "kind": "score"} if towers else files
         model = folder / family / family
         if not model.exists():
             write_family(folder / family, family)
-        head = {"model": {"dropout": 0.3}} if method != "solved" else {}
-        recipe = tiny_recipe(model, files, method, training=training, **head)
+        head = {"dropout": 0.3, **towers} if method != "solved" else {}
+        recipe = tiny_recipe(model, files, method, training=training, model=head)
         directory = folder / "runs" / name / "run"
         if not directory.exists():
             execute(recipe, 7, directory, command="test", quiet=True)
@@ -168,12 +175,16 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
     return variant
 
 
+def solved(recipe: Recipe) -> bool:
+    return not plugins.find("tuning", recipe.tuning.method).random(recipe)
+
+
 def kill_once(recipe: Recipe, directory: Path, draw: random.Random) -> bool:
     """After a random step of the first ten, or, where there are no steps, as soon as it is at work; False if it ended
     before that."""
     child, goal, start = Child(recipe, 7, directory), draw.randint(1, 10), time.monotonic()
     while child.process.is_alive() and time.monotonic() - start < 20:
-        if recipe.tuning.method == "solved":
+        if solved(recipe):
             if (directory / "manifest.json").exists():
                 time.sleep(goal / 30)
                 break
@@ -192,7 +203,7 @@ def test_killed_once_whatever_is_trained(
     for life in range(10):
         directory = tmp_path / str(life) / "run"
         killed = kill_once(recipe, directory, draw)
-        if killed and recipe.tuning.method != "solved":
+        if killed and not solved(recipe):
             assert step_on_disk(directory) > 0
         Child(recipe, 7, directory).finish()
         assert_same_run(directory, expected)
@@ -209,7 +220,7 @@ def test_killed_many_times_whatever_is_trained(
 ) -> None:
     recipe, expected = variants(name)
     draw = random.Random(f"many {name}")
-    if recipe.tuning.method != "solved":
+    if not solved(recipe):
         survive(16, recipe, tmp_path, expected, draw)
         return
     done = 0
@@ -372,6 +383,41 @@ def test_a_finished_run_is_left_as_it_is(world: Callable[..., Recipe], reference
     assert {p: p.stat().st_mtime_ns for p in directory.rglob("*")} == before
 
 
+@pytest.mark.parametrize("damage", ["metrics.json", "model/model.safetensors"])
+def test_a_finished_run_that_is_damaged_is_made_again(
+    damage: str, world: Callable[..., Recipe], reference: Callable[[str, int], Path], tmp_path: Path
+) -> None:
+    directory = tmp_path / "run"
+    shutil.copytree(reference("full", 1), directory)
+    (directory / damage).write_bytes((directory / damage).read_bytes()[:-9])
+    execute(world("full"), 7, directory, command="test", quiet=True)
+    assert_same_run(directory, reference("full", 1))
+
+
+def test_what_a_finished_run_says_it_has_left_must_be_there(
+    reference: Callable[[str, int], Path], tmp_path: Path
+) -> None:
+    directory = tmp_path / "run"
+    shutil.copytree(reference("full", 1), directory)
+    cost = json.loads((directory / "manifest.json").read_text())["cost"]
+    assert cost["model_bytes"] == sum(p.stat().st_size for p in (directory / "model").rglob("*") if p.is_file())
+    assert 0 < cost["prediction_seconds"] < 60
+    names = ["predictions/dev.tsv", "predictions/test.tsv", "values/dev.tsv", "values/test.tsv"]
+    model = [p.relative_to(directory).as_posix() for p in (directory / "model").rglob("*") if p.is_file()]
+    assert {"model/model.safetensors", "model/config.json", "model/tokenizer.json"} < set(model)
+    for name in [*names, *model]:
+        whole = (directory / name).read_bytes()
+        for damage in (lambda path: path.unlink(), lambda path, w=whole: path.write_bytes(w[:-3])):
+            damage(directory / name)
+            assert finished_run(directory) is None, name
+            (directory / name).write_bytes(whole)
+            assert finished_run(directory) is not None
+    whole = (directory / "model/model.safetensors").read_bytes()
+    for broken in (b"", whole[:5], b"\xff" * 16, whole + b"x", whole[:8] + b"[" + whole[9:]):
+        (directory / "model/model.safetensors").write_bytes(broken)
+        assert not has_weights(directory / "model")
+
+
 def test_a_directory_of_another_run_is_refused(
     world: Callable[..., Recipe], reference: Callable[[str, int], Path], tmp_path: Path
 ) -> None:
@@ -483,10 +529,10 @@ def change_manifest(directory: Path, change: Callable[[dict[str, Any]], None]) -
 
 def test_the_manifest_has_the_numbers_of_its_format_and_its_engine(reference: Callable[[str, int], Path]) -> None:
     manifest = json.loads((reference("full", 1) / "manifest.json").read_text())
-    assert (manifest["format"], manifest["engine"]) == (2, 1) == (runs.FORMAT, runs.ENGINE)
+    assert (manifest["format"], manifest["engine"]) == (2, 2) == (runs.FORMAT, runs.ENGINE)
 
 
-@pytest.mark.parametrize("engine", [0, 2, None])
+@pytest.mark.parametrize("engine", [1, 3, None])
 def test_an_unfinished_run_of_another_engine_is_refused(
     engine: int | None, world: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,8 @@ import transformers
 
 import heedful
 from heedful.errors import RequestError, WorkError
+from heedful.evaluation.calibration import fit_temperature
+from heedful.evaluation.scores import log_loss
 from heedful.models import shape as shapes
 from heedful.models.batch import Batch
 from heedful.objectives import texts as objective_texts
@@ -87,13 +89,14 @@ def test_the_manifest(method: str, finished: Callable[[str], Path], world: Any) 
     manifest = read(directory / "manifest.json")
     model = heedful.load(directory / "model")
     assert manifest["state"] == "done"
-    assert (manifest["format"], manifest["engine"], manifest["seed"]) == (2, 1, 7)
+    assert (manifest["format"], manifest["engine"], manifest["seed"]) == (2, 2, 7)
     assert manifest["command"] == "as typed"
     assert make_recipe(manifest["recipe"]).model_dump(exclude={"seeds"}) == (
         tiny_recipe(*world, method, evaluation={"baselines": True}).model_dump(exclude={"seeds"})
     )
     assert manifest["versions"]["torch"] == torch.__version__.split("+")[0] or torch.__version__
     assert manifest["data"]["labels"] == ["bad", "good"]
+    assert manifest["data"]["pairs"] is False
     assert manifest["data"]["sizes"] == {"train": 40, "dev": 12, "test": 12}
     assert set(manifest["data"]["fingerprints"]) == {"train", "dev", "test"}
     whole = sum(p.numel() for p in model.transformer.parameters())
@@ -145,12 +148,46 @@ def test_metrics(finished: Callable[[str], Path]) -> None:
     place = {key: best[key] for key in ("step", "mark", "epoch")}
     assert metrics["best"] == {**place, "score": best["dev"]["accuracy"]}
     assert metrics["splits"]["dev"]["accuracy"] == best["dev"]["accuracy"]  # the weights kept are the best ones
-    assert metrics["temperature"] > 0
     assert set(metrics["calibration"]) == {"dev", "test"}
     assert metrics["baselines"]
     for error in metrics["errors"]:
         assert error["gold"] != error["predicted"]
         assert 0.5 <= error["probability"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("method", "head", "long_texts"),
+    [
+        ("frozen", "linear", "cut"),
+        ("solved", "linear", "chunk"),
+        ("full", "two-layer", "cut"),
+        ("full", "linear", "chunk"),
+    ],
+)
+def test_what_is_saved_is_calibrated(method: str, head: str, long_texts: str, world: Any, tmp_path: Path) -> None:
+    steps = {} if method == "solved" else {"epochs": 2}
+    training = {**steps, "long_texts": long_texts, "max_length": 8}
+    recipe = tiny_recipe(*world, method, model={"head": head}, training=training)
+    execute(recipe, 7, tmp_path / "run", quiet=True)
+    metrics, model = read(tmp_path / "run/metrics.json"), heedful.load(tmp_path / "run/model")
+    temperature = metrics["temperature"]
+    assert abs(temperature - 1) > 0.01  # or this test shows nothing
+    assert read(tmp_path / "run/model/config.json")["heedful"]["heads"]["classify"]["temperature"] == temperature
+    data = load_data(recipe.data, 7, SharedStore(tmp_path / "store"))
+    assert data.dev is not None
+    answers, raw = (model.predict(data.dev.texts, raw=raw) for raw in (False, True))
+    _, rows = read_tsv(tmp_path / "run/predictions/dev.tsv")
+    np.testing.assert_allclose(answers.probabilities, [[float(x) for x in r[2:]] for r in rows], atol=2e-6)
+    gold = [data.labels.index(label) for label in data.dev.labels or ()]
+    assert fit_temperature(np.log(raw.probabilities), gold) == pytest.approx(temperature, rel=1e-3)
+    dev, calibration = metrics["splits"]["dev"], metrics["calibration"]["dev"]
+    assert calibration["after"] == {"ece": dev["ece"], "log_loss": dev["log_loss"]}
+    assert calibration["before"]["log_loss"] == pytest.approx(log_loss(gold, raw.probabilities), rel=1e-4)
+    assert calibration["after"]["log_loss"] < calibration["before"]["log_loss"]
+    judged = [line["dev"]["log_loss"] for line in read_log(tmp_path / "run") if "dev" in line]
+    assert min(abs(x - calibration["before"]["log_loss"]) for x in judged) < 1e-5  # marks know no temperature
+    model.save(tmp_path / "again")
+    assert heedful.load(tmp_path / "again").transformer.head_shapes == model.transformer.head_shapes
 
 
 def test_the_model_opens_in_transformers(world: Any, tmp_path: Path) -> None:
@@ -265,6 +302,37 @@ def test_a_learning_rate_that_is_far_too_high(method: str, world: Any, tmp_path:
     assert not (tmp_path / "run/model").exists()
 
 
+@pytest.mark.parametrize("kind", ["classes", "score"])
+def test_the_tfidf_of_an_objective_is_a_model(kind: str, world: Any, store: SharedStore, tmp_path: Path) -> None:
+    data = world[1]
+    if kind == "score":
+        rows = [(text, round(len(text) / 20, 3)) for text, _ in sentences(60)]
+        write_csv(tmp_path / "scores.csv", ("text", "stars"), rows)
+        data = {"train": str(tmp_path / "scores.csv"), "text": "text", "label": "stars", "kind": "score"}
+    objective = read_objective(tiny_recipe(world[0], data), 7, store)
+    scores = objective.baselines()["tfidf"]
+    assert not objective.save_baseline("majority", tmp_path / "none")
+    assert objective.save_baseline("tfidf", tmp_path / "tfidf")
+    assert scores["model_bytes"] == sum(p.stat().st_size for p in (tmp_path / "tfidf").iterdir())
+    assert 0 < scores["prediction_seconds"] < 60
+    assert objective.judge_baseline("majority", "test") is None
+    judgement = objective.judge_baseline("tfidf", "test")
+    assert judgement is not None
+    metric = {"classes": "log_loss", "score": "pearson"}[kind]
+    assert judgement.metrics[metric] == scores["test"][metric]
+    assert {k: v.tolist() for k, v in judgement.columns.items()} == {
+        k: v for k, v in scores["values"]["test"].items() if k != "row"
+    }
+    loaded = heedful.load(tmp_path / "tfidf")
+    assert loaded.labels == (("bad", "good") if kind == "classes" else ("score",))
+    found = loaded.predict([e["text"] for e in objective.examples("test")])
+    lines = list(judgement.predictions())
+    if found.scores is not None:
+        assert [line[0] for line in lines] == [f"{x:.6g}" for x in found.scores]
+    else:
+        assert [line[0] for line in lines] == found.labels
+
+
 def test_a_score(world: Any, tmp_path: Path) -> None:
     rows = [(text, round(len(text) / 20 + i % 3 * 0.1, 3)) for i, (text, _) in enumerate(sentences(60))]
     write_csv(tmp_path / "scores.csv", ("text", "stars"), rows)
@@ -288,7 +356,7 @@ def test_a_score(world: Any, tmp_path: Path) -> None:
 def test_a_score_that_cannot_be_judged(world: Any, tmp_path: Path) -> None:
     """Every dev answer is equal: no correlation on dev, and still a run that ends and says so."""
     write_csv(tmp_path / "train.csv", ("t", "s"), [(text, i * 0.37) for i, (text, _) in enumerate(sentences(30))])
-    write_csv(tmp_path / "dev.csv", ("t", "s"), [(text, 1.5) for text, _ in sentences(6, seed=3)])
+    write_csv(tmp_path / "dev.csv", ("t", "s"), [(text, 0.37) for text, _ in sentences(6, seed=3)])
     data = {"train": str(tmp_path / "train.csv"), "dev": str(tmp_path / "dev.csv"), "text": "t", "label": "s"}
     recipe = tiny_recipe(world[0], {**data, "kind": "score"}, training={"epochs": 2})
     execute(recipe, 7, tmp_path / "run", quiet=False)
@@ -317,7 +385,9 @@ def test_log_loss_is_better_when_lower(world: Any, tmp_path: Path) -> None:
     execute(recipe, 7, tmp_path / "run", quiet=True)
     metrics = read(tmp_path / "run/metrics.json")
     dev = [line["dev"]["log_loss"] for line in read_log(tmp_path / "run") if "dev" in line]
-    assert metrics["splits"]["dev"]["log_loss"] == min(dev)
+    calibration = metrics["calibration"]["dev"]  # marks are judged as the head is then; what is saved is calibrated
+    assert calibration["before"]["log_loss"] == pytest.approx(min(dev), rel=1e-5)
+    assert metrics["splits"]["dev"]["log_loss"] == calibration["after"]["log_loss"] <= min(dev)
 
 
 @pytest.mark.parametrize("method", ["frozen", "full"])
@@ -330,7 +400,8 @@ def test_pairs_and_a_test_split_with_hidden_labels(method: str, world: Any, tmp_
         "train": str(tmp_path / "train.csv"), "test": str(tmp_path / "test.csv"), "text": "one", "pair": "two",
         "label": "same",
     }  # fmt: skip
-    recipe = tiny_recipe(world[0], data, method, training={"epochs": 1}, evaluation={"baselines": True})
+    tables = {"model": {"pairs": "joint"}, "training": {"epochs": 1}, "evaluation": {"baselines": True}}
+    recipe = tiny_recipe(world[0], data, method, **tables)
     manifest = execute(recipe, 7, tmp_path / "run", quiet=True)
     assert manifest["data"]["hidden"] == ["test"]
     metrics = read(tmp_path / "run/metrics.json")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # listing the shapes must not wait for torch
-    from heedful.nn.heads import Reads
+    from heedful.nn.heads import Pairs, Reads
 
 HeadKind = Literal["linear", "two-layer", "masked-word", "next-sentence", "language-model"]
 
@@ -76,10 +76,16 @@ class Head:
     """The names of its classes in order; one for a head that gives a score; none for heads without classes to name."""
     chunked: bool = False
     """Whether it reads long texts in chunks whose features are averaged."""
+    pairs: "Pairs" = "joint"
+    """How it reads a pair: as one text, in two towers, or of those the cosine alone."""
+    of_pairs: bool | None = None
+    """Whether it was trained on pairs of texts; None: not known."""
     dropout: float | None = None
     """None: as `Shape.head_dropout` says."""
     input_dropout: bool = True
     """Of a two-layer head: whether there is dropout before its first layer too."""
+    temperature: float = 1.0
+    """What its scores were divided by when it was calibrated: its weights hold that already."""
 
 
 def main_head(heads: Mapping[str, Head]) -> str | None:

@@ -1,6 +1,7 @@
 """A whole model: one body, and any number of heads on it by name."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -13,7 +14,7 @@ from heedful.models.shape import Head, Shape
 from heedful.models.stack import Stack
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.blocks import FUSED, Kernels
-from heedful.nn.heads import LanguageModelHead, LinearHead, MaskedWordHead, Reads, TwoLayerHead
+from heedful.nn.heads import LanguageModelHead, LinearHead, MaskedWordHead, Reads, TwoLayerHead, blocks_of, combine
 from heedful.nn.norms import LayerNorm
 
 FIRST, LAST = slice(0, 1), slice(-1, None)
@@ -29,13 +30,18 @@ class Transformer(nn.Module):
         self.heads = nn.ModuleDict({name: make_head(shape, head, kernels) for name, head in self.head_shapes.items()})
         self._lay_out()
 
-    def forward(self, head: str, batch: Batch) -> Tensor:
-        """The scores of one head: (b, classes), or (b, t, vocabulary) for a head that reads every state.
+    def forward(self, head: str, batch: Batch, second: Batch | None = None) -> Tensor:
+        """The scores of one head: (b, classes), or (b, t, vocabulary) for a head that reads every state. `second`: the
+        other texts of pairs, for a head that reads them in towers.
 
         The last block is computed only where the head reads.
         """
-        module = self.heads[head]
-        x = self.features(self.head_shapes[head].reads, batch)
+        module, shape = self.heads[head], self.head_shapes[head]
+        if (second is None) != (shape.pairs == "joint"):
+            raise ValueError(f"the head {head!r} reads pairs {shape.pairs}")
+        x = self.features(shape.reads, batch)
+        if second is not None:
+            x = combine(x, self.features(shape.reads, second), shape.pairs)
         if isinstance(module, (MaskedWordHead, LanguageModelHead)):
             return module(x, self.body.embeddings.token.weight)  # type: ignore[no-any-return]
         return module(x)  # type: ignore[no-any-return]
@@ -71,6 +77,15 @@ class Transformer(nn.Module):
             return (x_btd * real_bt1).sum(dim=1) / real_bt1.sum(dim=1)
         return x_btd.masked_fill(~real_bt1, -torch.inf).amax(dim=1)
 
+    def calibrate(self, head: str, temperature: float) -> None:
+        """From now on the scores of a classifier are divided by the temperature: its last layer is."""
+        output = cast(LinearHead | TwoLayerHead, self.heads[head]).output
+        with torch.no_grad():
+            for p in output.parameters():
+                p.div_(temperature)
+        before = self.head_shapes[head]
+        self.head_shapes[head] = replace(before, temperature=before.temperature * temperature)
+
     def _lay_out(self) -> None:
         """Store the matrices of linear maps column by column: no value changes, and a CPU multiplies short texts faster
         (docs/log.md). Always, as the order of sums and so the last bit depends on it."""
@@ -98,11 +113,12 @@ def last_real(real_bt: Tensor) -> Tensor:
 
 def make_head(shape: Shape, head: Head, kernels: Kernels) -> nn.Module:
     dropout = next(p for p in (head.dropout, shape.head_dropout, shape.dropout) if p is not None)
+    width = sum(blocks_of(shape.width, head.pairs))
     if head.kind == "linear":
-        return LinearHead(shape.width, head.classes, dropout, head.bias)
+        return LinearHead(width, head.classes, dropout, head.bias)
     if head.kind == "two-layer":
         activation = ACTIVATIONS[head.activation]
-        return TwoLayerHead(shape.width, head.classes, dropout, activation, head.input_dropout)
+        return TwoLayerHead(width, shape.width, head.classes, dropout, activation, head.input_dropout)
     if head.kind == "next-sentence":
         return LinearHead(shape.width, 2)
     if head.kind == "masked-word":

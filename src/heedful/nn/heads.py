@@ -1,9 +1,11 @@
 """What reads the states: the pooler, and the heads that turn states into scores.
 
 A head's `reads` says which states it is given: "first", "pooled" (the first through the pooler), "last" (of the real
-tokens), their "mean" or "max", or "every" one.
+tokens), their "mean" or "max", or "every" one. A head of pairs reads them "joint", as one text, or in two "towers": the
+states u and v of each text alone, which it is given as `combine` puts them together.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -17,6 +19,28 @@ from heedful.nn.norms import LayerNorm
 Reads = Literal["pooled", "first", "last", "mean", "max", "every"]
 ONE_STATE: tuple[Reads, ...] = ("pooled", "first", "last")
 """Those for which one token's state of the last block is enough."""
+Pairs = Literal["joint", "towers", "cosine"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a head reads of texts and of pairs; None: as the family's own heads do."""
+
+    reads: Reads | None = None
+    pairs: Pairs = "joint"
+
+
+def blocks_of(width: int, pairs: Pairs) -> tuple[int, ...]:
+    """The widths of what a head's input is made of, side by side."""
+    return {"joint": (width,), "towers": (width, width, width, width, 1), "cosine": (1,)}[pairs]
+
+
+def combine(u_bd: Tensor, v_bd: Tensor, pairs: Pairs) -> Tensor:
+    """Of two towers: u, v, |u − v|, u ∘ v and their cosine side by side; or the cosine alone."""
+    cosine_b1 = nn.functional.cosine_similarity(u_bd, v_bd, dim=1)[:, None]
+    if pairs == "cosine":
+        return cosine_b1
+    return torch.cat([u_bd, v_bd, (u_bd - v_bd).abs(), u_bd * v_bd, cosine_b1], dim=1)
 
 
 class Pooler(nn.Module):
@@ -54,6 +78,7 @@ class TwoLayerHead(nn.Module):
     def __init__(
         self,
         width: int,
+        inner: int,
         classes: int,
         dropout: float = 0.0,
         activation: Activation = torch.tanh,
@@ -62,9 +87,9 @@ class TwoLayerHead(nn.Module):
         super().__init__()
         self.activation = activation
         self.input_dropout = Dropout(dropout if input_dropout else 0.0)
-        self.dense = nn.Linear(width, width)
+        self.dense = nn.Linear(width, inner)
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(width, classes)
+        self.output = nn.Linear(inner, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.activation(self.dense(self.input_dropout(x)))

@@ -3,10 +3,12 @@
 Letters: b texts, k classes, n examples of a set.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +19,7 @@ from torch import Tensor
 
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
+from heedful.checkpoints.tfidf import tfidf_files, write_tfidf
 from heedful.data.examples import Dataset, Examples
 from heedful.errors import RequestError
 from heedful.evaluation.baselines import baselines
@@ -33,19 +36,32 @@ from heedful.evaluation.metrics import (
 )
 from heedful.evaluation.scores import score_classes, score_numbers
 from heedful.evaluation.statistics.classes import Predictions, statistics_of_predictions
+from heedful.evaluation.tfidf import TfidfModel
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
-from heedful.nn.heads import ONE_STATE, Reads
+from heedful.nn.heads import ONE_STATE, Reading
 from heedful.objectives.loading import load_data
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.rows import EpochRows, in_parts, padding_share
-from heedful.objectives.texts import Text, TextReader, make_texts, pack_texts, unpack_texts
+from heedful.objectives.texts import (
+    Item,
+    Text,
+    TextReader,
+    make_pairs,
+    make_texts,
+    pack_pairs,
+    pack_texts,
+    texts_of,
+    unpack_pairs,
+    unpack_texts,
+)
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 
 HEAD = "classify"
 TERM = "loss"
 _ERRORS = 20
+_TIMED = 128  # texts whose prediction is timed
 
 
 class ClassifyTable(ObjectiveTable):
@@ -60,6 +76,8 @@ class ClassifyTable(ObjectiveTable):
 class Classify(Objective):
     Table = ClassifyTable
     METRICS = (*CLASS_METRICS.values(), *NUMBER_METRICS.values())
+    CONVEX = True
+    COLUMNS = True
 
     def __init__(self, recipe: Recipe, seed: int, data: Dataset) -> None:
         self.recipe, self.seed, self.data = recipe, seed, data
@@ -69,7 +87,9 @@ class Classify(Objective):
         self.class_weights: Tensor | None = None
         if self._table.class_weights == "balanced" and data.kind == "classes":
             self.class_weights = balanced_weights(self.targets["train"].tolist(), len(data.labels))
-        self.items: dict[str, list[Text]] = {}
+        self.items: dict[str, Sequence[Item]] = {}
+        self.temperature: float | None = None
+        self.tfidf: TfidfModel | None = None
 
     @property
     def _table(self) -> ClassifyTable:
@@ -95,6 +115,10 @@ class Classify(Objective):
             raise RequestError(f"{data.name}: there are no rows to train on.")
         if recipe.training.long_texts == "chunk" and data.train.pairs is not None:
             raise RequestError('training.long_texts = "chunk" is for single texts, not for pairs.')
+        if recipe.model.pairs is not None and data.train.pairs is None:
+            raise RequestError(
+                "model.pairs says how pairs of texts are read, and these are single texts; leave it out."
+            )
         _check_metric(recipe, data)
         table = recipe.objective
         assert isinstance(table, ClassifyTable)
@@ -114,12 +138,14 @@ class Classify(Objective):
             "name": data.name,
             "kind": data.kind,
             "labels": list(data.labels),
+            "pairs": self.has_pairs(),
             "sizes": {name: len(examples) for name, examples in self.splits.items()},
             "fingerprints": data.fingerprints,
             "hidden": list(data.hidden),
             "licence": data.licence,
             "contamination": data.contamination,
             "notes": data.notes,
+            "checks": data.checks,
         }
 
     def examples(self, name: str) -> list[dict[str, Any]]:
@@ -132,14 +158,19 @@ class Classify(Objective):
     def texts(self) -> Iterable[str]:
         return [*self.data.train.texts, *(self.data.train.pairs or [])]
 
+    def has_pairs(self) -> bool:
+        return self.data.train.pairs is not None
+
     # The model
 
-    def heads(self, reads: Reads | None) -> Mapping[str, NewHead]:
+    def heads(self, reading: Reading) -> Mapping[str, NewHead]:
         table, training = self.recipe.model, self.recipe.training
         labels = self.data.labels if self.data.kind == "classes" else ("score",)
+        reads = reading.reads
         if table.pooling is not None:
             reads = "pooled" if table.pooling == "cls" else table.pooling
-        return {HEAD: NewHead(table.head, labels, reads, table.dropout, training.long_texts == "chunk")}
+        pairs = table.pairs or reading.pairs if self.data.train.pairs is not None else "joint"
+        return {HEAD: NewHead(table.head, labels, reads, table.dropout, training.long_texts == "chunk", pairs)}
 
     def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
         table, tokenizer, shape = self.recipe.training, checkpoint.tokenizer, checkpoint.transformer.shape
@@ -147,16 +178,23 @@ class Classify(Objective):
         if table.max_length > shape.longest:
             raise RequestError(f"training.max_length = {table.max_length}, but the model reads {shape.longest} tokens.")
         chunked, segments = table.long_texts == "chunk", shape.segments > 1
-        data = self.recipe.data
+        data, head = self.recipe.data, checkpoint.transformer.head_shapes[HEAD]
         rows = [data.limit, data.fraction, self.seed if data.redraw else None]
         for name, e in self.splits.items():
-            made = partial(make_texts, tokenizer, e.texts, e.pairs, table.max_length, chunked, segments)
             key = {**self._facts(facts), "rows": rows if name == "train" else None}
-            self.items[name] = unpack_texts(store.tensors(key, name, lambda made=made: pack_texts(made())))  # type: ignore[misc]
-            for i, text in enumerate(self.items[name]):
-                text.place = (name, i)
-        self.one_read = checkpoint.transformer.head_shapes[HEAD].reads in ONE_STATE
-        self._order_rows([text.tokens for text in self.items["train"]])
+            if head.pairs == "joint":
+                made = partial(make_texts, tokenizer, e.texts, e.pairs, table.max_length, chunked, segments)
+                self.items[name] = unpack_texts(store.tensors(key, name, lambda made=made: pack_texts(made())))  # type: ignore[misc]
+            else:
+                assert e.pairs is not None
+                apart = partial(make_pairs, tokenizer, e.texts, e.pairs, table.max_length)
+                kept = store.tensors(key, f"{name}-apart", lambda apart=apart: pack_pairs(apart()))  # type: ignore[misc]
+                self.items[name] = unpack_pairs(kept)
+            for some in (texts_of(self.items[name]), self.items[name]):
+                for i, item in enumerate(some):
+                    item.place = (name, i)
+        self.one_read = head.reads in ONE_STATE
+        self._order_rows([item.tokens for item in self.items["train"]])
 
     def _order_rows(self, lengths: Sequence[int]) -> None:
         table = self.recipe.training
@@ -170,15 +208,17 @@ class Classify(Objective):
         return {"model": dict(facts), "data": [self.data.fingerprints, keys], "length": length}
 
     def token_ids(self) -> Iterable[int]:
-        every = chain.from_iterable(self.items.values())
-        return (i for text in every for chunk in text.chunks for i in chunk)
+        return (i for text in self._texts() for chunk in text.chunks for i in chunk)
 
     def renumber(self, new_id: Sequence[int]) -> None:
-        for text in chain.from_iterable(self.items.values()):
+        for text in self._texts():
             text.chunks = [[new_id[i] for i in chunk] for chunk in text.chunks]
 
+    def _texts(self) -> list[Text]:
+        return texts_of(chain.from_iterable(self.items.values()))
+
     def cached_texts(self) -> Mapping[str, Sequence[Text]]:
-        return self.items
+        return {name: texts_of(items) for name, items in self.items.items()}
 
     def texts_are_cached(self) -> None:
         self._order_rows([1] * len(self.items["train"]))
@@ -237,15 +277,20 @@ class Classify(Objective):
 
     def judge(self, reader: TextReader, name: str) -> Judgement:
         scores_nk = reader.all_scores(self.items[name], HEAD).numpy()
+        answers = scores_nk[:, 0] if self.data.kind == "score" else probabilities(scores_nk)
+        return self._judgement(name, answers, scores_nk)
+
+    def _judgement(self, name: str, answers: Floats, scores_nk: Floats | None = None) -> Judgement:
+        """Of probabilities (n, k), or of numbers (n)."""
         rows, labels = self.splits[name].rows, self.data.labels
         gold = self.targets[name].numpy() if name in self.targets else None
         if self.data.kind == "score":
-            predicted_n = scores_nk[:, 0]
+            predicted_n = answers
             columns = {} if gold is None else number_columns(gold, predicted_n)
             metrics = {} if gold is None else fill_in(score_numbers(gold, predicted_n), columns, self.metrics)
             lines = [(f"{x:.6g}",) for x in predicted_n]
             return Judgement(metrics, rows, columns, ("score",), lambda: lines, scores_nk)
-        p_nk = probabilities(scores_nk)
+        p_nk = answers
         columns = {} if gold is None else class_columns(gold, p_nk)
         metrics = {} if gold is None else fill_in(score_classes(gold, p_nk, labels), columns, self.metrics)
         header = ("label", *(f"p:{label}" for label in labels))
@@ -255,17 +300,23 @@ class Classify(Objective):
 
         return Judgement(metrics, rows, columns, header, predictions, scores_nk)
 
+    def calibrate(self, reader: TextReader) -> None:
+        """The scores are divided by the temperature that dev asks for. Scores of a regression have none."""
+        if self.data.kind == "classes" and "dev" in self.targets:
+            scores_nk = reader.all_scores(self.items["dev"], HEAD).numpy()
+            self.temperature = fit_temperature(scores_nk, self.targets["dev"].tolist())
+            reader.transformer.calibrate(HEAD, self.temperature)
+
     def conclude(self, judgements: Mapping[str, Judgement]) -> dict[str, Any]:
-        """The temperature that dev asks for, what it changes, and the most confident errors."""
+        """The temperature, what it has changed, and the most confident errors."""
         if self.data.kind == "score":
             return {}
         raw = {name: j.raw for name, j in judgements.items() if name in self.targets and j.raw is not None}
         more: dict[str, Any] = {}
-        if "dev" in raw:
-            temperature = fit_temperature(raw["dev"], self.targets["dev"].tolist())
-            more["temperature"] = temperature
+        if self.temperature is not None:
+            more["temperature"] = self.temperature
             more["calibration"] = {
-                name: before_and_after(scores_nk, self.targets[name].tolist(), temperature)
+                name: before_and_after(scores_nk, self.targets[name].tolist(), self.temperature)
                 for name, scores_nk in raw.items()
             }
         more["errors"] = [e for name, scores_nk in raw.items() for e in self._errors(name, probabilities(scores_nk))]
@@ -293,7 +344,8 @@ class Classify(Objective):
         sets = {name: e for name, e in (("dev", data.dev), ("test", data.test)) if e is not None and len(e)}
         gold = {name: None if (t := _targets(data, e)) is None else t.tolist() for name, e in sets.items()}
         classes = len(data.labels) if data.kind == "classes" else None
-        made = baselines(
+        wanted = self.recipe.evaluation.metric
+        made, self.tfidf = baselines(
             data.train.texts,
             data.train.pairs,
             self.targets["train"].tolist(),
@@ -301,13 +353,31 @@ class Classify(Objective):
             classes,
             0,
             data.labels if classes else None,
+            next((m for m in self.metrics if m.name == wanted), None),
         )
         for baseline in made.values():
             for name, columns in baseline["values"].items():
                 fill_in(baseline[name], {key: np.asarray(column) for key, column in columns.items()}, self.metrics)
                 columns["row"] = sets[name].rows
-        made["tfidf"]["tested"] = True
+        size = sum(map(len, tfidf_files(self.tfidf).values()))
+        made["tfidf"] |= {"tested": True, "model_bytes": size}
         return made
+
+    def save_baseline(self, name: str, directory: Path) -> bool:
+        if name != "tfidf":
+            return False
+        write_tfidf(directory, self._fitted_tfidf())
+        return True
+
+    def judge_baseline(self, name: str, of: str) -> Judgement | None:
+        e = self.splits[of]
+        return self._judgement(of, self._fitted_tfidf().predict(e.texts, e.pairs)) if name == "tfidf" else None
+
+    def _fitted_tfidf(self) -> TfidfModel:
+        if self.tfidf is None:
+            self.baselines()
+        assert self.tfidf is not None
+        return self.tfidf
 
     def study_statistics(
         self,
@@ -315,14 +385,34 @@ class Classify(Objective):
         predictions: Mapping[str, Predictions],
         examples: Mapping[str, Sequence[Mapping[str, Any]]],
         judged: str,
+        metric: Metric,
+        random: bool,
     ) -> dict[str, Any]:
         if self.data.kind == "score":
             return {}
-        return statistics_of_predictions(chosen, predictions, examples, judged, self.data.labels)
+        return statistics_of_predictions(chosen, predictions, examples, judged, metric, random, self.data.labels)
 
     def finish(self, checkpoint: Checkpoint) -> None:
         if checkpoint.tokenizer is not None:  # what is beyond it was cut in training, and will be
             checkpoint.tokenizer.max_length = self.recipe.training.max_length
+        heads = checkpoint.transformer.head_shapes
+        heads[HEAD] = replace(heads[HEAD], of_pairs=self.data.train.pairs is not None)
+
+    def prediction_seconds(self, checkpoint: Checkpoint, device: torch.device) -> float | None:
+        e = self.data.dev if self.data.dev is not None and len(self.data.dev) else self.data.train
+        some = e.take(list(range(0, len(e), -(-len(e) // _TIMED))))
+        table, tokenizer, transformer = self.recipe.training, checkpoint.tokenizer, checkpoint.transformer
+        assert tokenizer is not None
+        chunked, segments = table.long_texts == "chunk", transformer.shape.segments > 1
+        started = time.perf_counter()
+        items: Sequence[Item]
+        if transformer.head_shapes[HEAD].pairs == "joint":
+            items = make_texts(tokenizer, some.texts, some.pairs, table.max_length, chunked, segments)
+        else:
+            assert some.pairs is not None
+            items = make_pairs(tokenizer, some.texts, some.pairs, table.max_length)
+        reading = time.perf_counter() - started
+        return (reading + TextReader(transformer, device).seconds(items, HEAD)) * 1000 / len(items)
 
     def reading(self) -> dict[str, float]:
         chunk_lengths = [[len(chunk) for chunk in text.chunks] for text in self.items["train"]]

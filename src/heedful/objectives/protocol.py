@@ -11,10 +11,12 @@ stream, say) is the small JSON of `state`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from heedful.checkpoints.directory import Checkpoint
@@ -23,7 +25,7 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
-from heedful.nn.heads import Reads
+from heedful.nn.heads import Reading
 from heedful.objectives.texts import Text, TextReader
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
@@ -78,6 +80,10 @@ class Objective(ABC):
     """Its keys in a recipe: a subclass whose `kind` is this objective's name."""
     METRICS: ClassVar[tuple[Metric, ...]]
     """Everything that it may be judged by. The first that the data allow is the default."""
+    COLUMNS: ClassVar[bool] = False
+    """Whether its data are tables with columns of texts and labels, which may be guessed."""
+    CONVEX: ClassVar[bool] = False
+    """Whether its loss is convex in what its heads say and it has `everything`, so that linear heads can be solved."""
 
     # The data
 
@@ -110,12 +116,16 @@ class Objective(ABC):
     # The model
 
     @abstractmethod
-    def heads(self, reads: Reads | None) -> Mapping[str, NewHead]:
-        """The heads that the model needs, by name. `reads`: what suits the tuning, if the recipe says none."""
+    def heads(self, reading: Reading) -> Mapping[str, NewHead]:
+        """The heads that the model needs, by name. `reading`: what suits the tuning, if the recipe does not say."""
 
     @abstractmethod
     def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
         """Makes of the data what this model reads. `facts` name the model and its tokenizer, for the store."""
+
+    def has_pairs(self) -> bool:
+        """Whether texts come in pairs, of which the cosine is one more baseline."""
+        return False
 
     def token_ids(self) -> Iterable[int] | None:
         """Every id that the body may be given; None: the whole table is read, as by a tied head."""
@@ -126,7 +136,8 @@ class Objective(ABC):
         raise NotImplementedError("an objective that says which ids occur can renumber them")
 
     def cached_texts(self) -> Mapping[str, Sequence[Text]]:
-        """By the name of their set, the texts whose states may be computed once if the body does not move."""
+        """By the name of their set, the texts whose states may be computed once if the body does not move; each is at
+        the place that it names."""
         return {}
 
     def texts_are_cached(self) -> None:  # noqa: B027 (not all care)
@@ -183,15 +194,26 @@ class Objective(ABC):
     def judge(self, reader: TextReader, name: str) -> Judgement:
         """The model on one evaluation set, without dropout."""
 
+    def calibrate(self, reader: TextReader) -> None:  # noqa: B027 (most have nothing to correct)
+        """After training, before the model is judged and saved: corrects how sure it is of its answers, by dev."""
+
     def conclude(self, judgements: Mapping[str, Judgement]) -> dict[str, Any]:
-        """What else metrics.json holds of a finished run, such as a temperature or the worst errors."""
+        """What else metrics.json holds of a finished run, such as what calibration has changed or the worst errors."""
         return {}
 
     def baselines(self) -> dict[str, dict[str, Any]]:
         """What a model has to beat, by name: `seconds`, the metrics of each set that can be scored, under "values" the
         columns of each set as in `Judgement` with the numbers of the rows as "row", and `tested` if settings should be
-        tested against it."""
+        tested against it. What is a model has `prediction_seconds` (for 1,000 texts) and `model_bytes`, too."""
         return {}
+
+    def save_baseline(self, name: str, directory: Path) -> bool:
+        """Writes a baseline that is a model as a model directory; False if it is none."""
+        return False
+
+    def judge_baseline(self, name: str, of: str) -> Judgement | None:
+        """A baseline that is a model on an evaluation set, as `judge` says it of a run; None if it is none."""
+        return None
 
     def study_statistics(
         self,
@@ -199,6 +221,8 @@ class Objective(ABC):
         predictions: Mapping[str, Mapping[str, Sequence[Mapping[str, Sequence[str]]]]],
         examples: Mapping[str, Sequence[Mapping[str, Any]]],
         judged: str,
+        metric: Metric,
+        random: bool,
     ) -> dict[str, Any]:
         """What the runs of a study show beyond the metrics, as entries of statistics.json: see `Further` in
         `studies/statistics.py`."""
@@ -206,6 +230,11 @@ class Objective(ABC):
 
     def finish(self, checkpoint: Checkpoint) -> None:  # noqa: B027 (most have nothing to note)
         """Notes in the model that will be saved how it has to be used, such as the longest text."""
+
+    def prediction_seconds(self, checkpoint: Checkpoint, device: torch.device) -> float | None:
+        """How long the model that is saved takes for 1,000 texts from the text on, measured on a few; None where that
+        means nothing."""
+        return None
 
     def reading(self) -> dict[str, float]:
         """What the cost of a run should mention of how the data are read, such as the share of padding."""

@@ -3,9 +3,11 @@
 Letters: b texts, c chunks of them (b of them if no text is chunked), t tokens, d the model's width.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,7 @@ from torch import Tensor
 from heedful.errors import RequestError
 from heedful.models.batch import Batch, pad
 from heedful.models.transformer import Transformer
-from heedful.nn.heads import Reads
+from heedful.nn.heads import Reads, combine
 from heedful.text.tokenizer import Tokenizer
 
 _ROWS = 64  # texts at a time that are only read
@@ -36,17 +38,56 @@ class Text:
         return sum(map(len, self.chunks))
 
 
+@dataclass(slots=True)
+class Pair:
+    """Two texts, each read alone."""
+
+    first: Text
+    second: Text
+    place: tuple[str, int] = ("", -1)
+    """The set that it belongs to and its number there."""
+
+    @property
+    def chunks(self) -> list[list[int]]:
+        return [*self.first.chunks, *self.second.chunks]
+
+    @property
+    def tokens(self) -> int:
+        return self.first.tokens + self.second.tokens
+
+    @property
+    def truncated(self) -> bool:
+        return self.first.truncated or self.second.truncated
+
+
+Item = Text | Pair
+"""What a head says something of."""
+
+
+def texts_of(items: Iterable[Item]) -> list[Text]:
+    """What the body reads, each text once, however many pairs it is in."""
+    texts = (text for item in items for text in ((item.first, item.second) if isinstance(item, Pair) else (item,)))
+    return list({id(text): text for text in texts}.values())
+
+
 class CachedFeatures:
     """What a body that does not move gives for texts (n, d), computed once, by the set that they belong to."""
 
-    def __init__(self, arrays: Mapping[str, npt.NDArray[np.floating]], reads: Reads, device: torch.device) -> None:
-        self.arrays, self.reads, self.device = arrays, reads, device
+    def __init__(
+        self,
+        arrays: Mapping[str, npt.NDArray[np.floating]],
+        reads: Reads,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.arrays, self.reads, self.device, self.dtype = arrays, reads, device, dtype
 
     def features(self, texts: Sequence[Text], reads: Reads) -> Tensor:
         if reads != self.reads:
             raise ValueError(f"the state {self.reads!r} of each text was kept, not {reads!r}")
         (name,) = {text.place[0] for text in texts}
-        return torch.from_numpy(self.arrays[name][[text.place[1] for text in texts]]).to(self.device)
+        rows = [text.place[1] for text in texts]
+        return torch.from_numpy(self.arrays[name][rows]).to(self.device, self.dtype)
 
 
 class TextReader:
@@ -63,27 +104,55 @@ class TextReader:
         batch, owner_c = collate(texts, self.transformer.shape.pad_id, self.device)
         return average_chunks(self.transformer.features(reads, batch), owner_c)
 
-    def scores(self, texts: Sequence[Text], head: str) -> Tensor:
-        """(b, classes): what the head says of each text. Trained on a GPU in mixed precision, judged in full."""
+    def inputs(self, items: Sequence[Item], head: str) -> Tensor:
+        """What the head is given of each text or pair, side by side."""
+        shape = self.transformer.head_shapes[head]
+        pairs = [item for item in items if isinstance(item, Pair)]
+        if shape.pairs == "joint" and not pairs:
+            return self.features(cast("Sequence[Text]", items), shape.reads)
+        if shape.pairs == "joint" or len(pairs) != len(items):
+            raise ValueError(f"the head {head!r} reads pairs {shape.pairs}")
+        u_bd, v_bd = (
+            self.features(texts, shape.reads) for texts in ([p.first for p in pairs], [p.second for p in pairs])
+        )
+        return combine(u_bd, v_bd, shape.pairs)
+
+    def scores(self, items: Sequence[Item], head: str) -> Tensor:
+        """(b, classes): what the head says of each. Trained on a GPU in mixed precision, judged in full."""
         mixed = self.device.type == "cuda" and torch.is_grad_enabled()
         with torch.autocast("cuda", torch.bfloat16, enabled=mixed):
-            x_bd = self.features(texts, self.transformer.head_shapes[head].reads)
-            return self.transformer.heads[head](x_bd)  # type: ignore[no-any-return]
+            return self.transformer.heads[head](self.inputs(items, head))  # type: ignore[no-any-return]
 
-    def all_scores(self, texts: Sequence[Text], head: str, size: int = _ROWS) -> Tensor:
-        """The same of many texts, `size` at a time, as float64 on the CPU, without gradients; the longest first."""
-        order = list(range(len(texts)))
+    def all_scores(self, items: Sequence[Item], head: str, size: int = _ROWS) -> Tensor:
+        """The same of many, `size` at a time, as float64 on the CPU, without gradients; the longest first."""
+        order = list(range(len(items)))
         if self.cache is None:
-            order.sort(key=lambda i: -texts[i].tokens)
+            order.sort(key=lambda i: -items[i].tokens)
         scores_nk: Tensor | None = None
         with torch.inference_mode():
             for at in range(0, len(order), size):
                 rows = order[at : at + size]
-                scores_bk = self.scores([texts[i] for i in rows], head).cpu().double()
+                scores_bk = self.scores([items[i] for i in rows], head).cpu().double()
                 if scores_nk is None:
-                    scores_nk = scores_bk.new_empty(len(texts), scores_bk.shape[1])
+                    scores_nk = scores_bk.new_empty(len(items), scores_bk.shape[1])
                 scores_nk[rows] = scores_bk
         return torch.empty(0, 1, dtype=torch.float64) if scores_nk is None else scores_nk
+
+    def seconds(self, texts: Sequence[Item], head: str, size: int = 32, most: float = 1.0) -> float:
+        """How long all their scores take, in batches of similar length. What would take longer than `most` seconds is
+        concluded from a part of it, by its tokens."""
+        order = sorted(texts, key=lambda text: -text.tokens)
+        batches = [order[at : at + size] for at in range(0, len(order), size)]
+        batches = batches[1::2] + batches[::2]  # neither the longest nor the shortest alone
+        self.all_scores(batches[0][:2], head)  # the first call of all is slower than those that follow
+        done, started = 0, time.perf_counter()
+        for batch in batches:
+            self.all_scores(batch, head, size)
+            done += sum(text.tokens for text in batch)
+            spent = time.perf_counter() - started
+            if spent > most:
+                break
+        return spent * sum(text.tokens for text in texts) / done
 
 
 def make_texts(
@@ -105,6 +174,28 @@ def make_texts(
             chunks = _chunks(tokens.ids, max_length, tokenizer)
         made.append(Text(chunks, tokens.segments if segments and pairs is not None else None, tokens.truncated))
     return made
+
+
+def make_pairs(tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str], max_length: int) -> list[Pair]:
+    """Each text of a pair alone, up to `max_length` tokens; a text that occurs again is the same one."""
+    strings = list(dict.fromkeys([*texts, *pairs]))
+    made = dict(zip(strings, make_texts(tokenizer, strings, None, max_length), strict=True))
+    return [Pair(made[a], made[b]) for a, b in zip(texts, pairs, strict=True)]
+
+
+def pack_pairs(pairs: Sequence[Pair]) -> dict[str, Tensor]:
+    """As tensors, to be kept in a file."""
+    texts = texts_of(pairs)
+    number = {id(text): i for i, text in enumerate(texts)}
+    columns = {"first": [number[id(p.first)] for p in pairs], "second": [number[id(p.second)] for p in pairs]}
+    return {**pack_texts(texts), **{name: torch.tensor(rows, dtype=torch.int32) for name, rows in columns.items()}}
+
+
+def unpack_pairs(tensors: Mapping[str, Tensor]) -> list[Pair]:
+    texts = unpack_texts(tensors)
+    return [
+        Pair(texts[i], texts[j]) for i, j in zip(tensors["first"].tolist(), tensors["second"].tolist(), strict=True)
+    ]
 
 
 def pack_texts(texts: Sequence[Text]) -> dict[str, Tensor]:

@@ -33,7 +33,9 @@ def read_recipe(source: str | Path, settings: Sequence[str] = ()) -> Recipe:
             del content["training"][other]
     for name, value in parsed:
         _set_key(content, name, value)
-    return make_recipe(content, place)
+    recipe = make_recipe(content, place)
+    _refuse_unused(recipe, content, place)
+    return recipe
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
@@ -42,6 +44,26 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     for setting in settings:
         _set_key(content, *_parse_setting(setting))
     return content
+
+
+def settings_by_method(settings: Sequence[str], methods: Sequence[str]) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """Those for all methods, and by method the tables that `method:key=value` makes."""
+    for_all: list[str] = []
+    by_method: dict[str, list[str]] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        method, colon, rest = key.partition(":")
+        if not colon:
+            for_all.append(setting)
+            continue
+        if method.strip() not in methods:
+            raise RequestError(
+                f"--set {setting}: {method.strip()!r} is not one of the methods compared, {', '.join(methods)}."
+            )
+        if rest.strip().startswith(("study.", "data.")):
+            raise RequestError(f"--set {setting}: [data] and [study] are the same for all methods; leave out {method}:")
+        by_method.setdefault(method.strip(), []).append(f"{rest}{equals}{value}")
+    return for_all, {method: parse_settings(own) for method, own in by_method.items()}
 
 
 def sweep_settings(sweeps: Sequence[str], curve: str | None = None) -> list[str]:
@@ -65,19 +87,41 @@ def sweep_settings(sweeps: Sequence[str], curve: str | None = None) -> list[str]
 
 
 def make_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
+    recipe = draft_recipe(content, place)
+    try:
+        _refuse_contradictions(recipe)
+        plugins.find("objective", recipe.objective.kind).check(recipe)
+        plugins.find("tuning", recipe.tuning.method).check(recipe)
+    except RequestError as error:
+        raise RequestError(f"{place}: {error}") from None
+    _refuse_unused(recipe, recipe.identity(), place)  # what was written down may name every key, at its default
+    return recipe
+
+
+def draft_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
+    """Every key is known and has a value of its kind; what they say together is not checked."""
     try:
         kind, method = _plugin_name(content, "objective", "kind"), _plugin_name(content, "tuning", "method")
         schema = recipe_type(kind, method)
         try:
-            recipe = schema.model_validate(content)
+            return schema.model_validate(content)
         except ValidationError as error:
             raise RequestError(_explain_mistake(error, schema)) from None
-        _refuse_contradictions(recipe)
-        plugins.find("objective", kind).check(recipe)
-        plugins.find("tuning", method).check(recipe)
     except RequestError as error:
         raise RequestError(f"{place}: {error}") from None
-    return recipe
+
+
+def unused_keys(recipe: Recipe) -> dict[str, str]:
+    """Keys that mean nothing with this recipe's tuning, and why."""
+    return dict(plugins.find("tuning", recipe.tuning.method).unused(recipe))
+
+
+def _refuse_unused(recipe: Recipe, content: Mapping[str, Any], place: str) -> None:
+    """A key that would have no effect is a mistake."""
+    for key, why in unused_keys(recipe).items():
+        table, _, name = key.partition(".")
+        if name in (content.get(table) or {}):
+            raise RequestError(f"{place}: {key} means nothing {why}; leave it out.")
 
 
 def same_recipe(stored: Mapping[str, Any], recipe: Recipe) -> bool:
@@ -105,17 +149,24 @@ def _plugin_name(content: Mapping[str, Any], table: str, key: str) -> str:
 
 def read_toml(source: str | Path) -> tuple[dict[str, Any], str]:
     """The content of a recipe, not checked yet, and what to call it in messages."""
+    text, place = recipe_text(source)
+    try:
+        return tomllib.loads(text), place
+    except tomllib.TOMLDecodeError as error:
+        raise RequestError(f"{place}: not valid TOML: {error}.") from None
+
+
+def recipe_text(source: str | Path) -> tuple[str, str]:
+    """A recipe as it is written, and what to call it in messages."""
     path = Path(source)
     if not path.is_file() and str(source) in builtin_names():
-        return tomllib.loads((_builtin_folder() / f"{source}.toml").read_text(encoding="utf-8")), f"recipe {source}"
+        return (_builtin_folder() / f"{source}.toml").read_text(encoding="utf-8"), f"recipe {source}"
     if not path.is_file():
         near = difflib.get_close_matches(str(source), builtin_names(), 1)
         hint = f"did you mean {near[0]}?" if near else "`heedful recipes` lists those that come along."
         raise RequestError(f"{source}: no such file, and no recipe of that name; {hint}")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path)  # some editors put a mark in front
-    except tomllib.TOMLDecodeError as error:
-        raise RequestError(f"{path}: not valid TOML: {error}.") from None
+        return path.read_text(encoding="utf-8-sig"), str(path)  # some editors put a mark in front
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"{path}: cannot be read ({error}).") from None
 
@@ -128,6 +179,8 @@ def _parse_setting(setting: str) -> tuple[list[str], Any]:
     key, equals, value = setting.partition("=")
     if not equals or not key.strip():
         raise RequestError(f"--set {setting}: write key=value, such as training.lr=1e-4.")
+    if ":" in key:
+        raise RequestError(f"--set {setting}: a method before a colon is for `heedful compare --set` alone.")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -150,8 +203,7 @@ def _explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
     if ranges and not any(isinstance(m["input"], list) for m in mistakes):  # a table was meant to be a range
         mistakes = sorted(ranges, key=lambda m: m["type"] != "extra_forbidden")
     mistake = mistakes[0]
-    passing = ("list[", "int", "function", "Range")
-    key = ".".join(str(part) for part in mistake["loc"] if not str(part).startswith(passing))
+    key = _key_of(mistake["loc"])
     if mistake["type"] == "extra_forbidden":
         *parents, name = [str(part) for i, part in enumerate(mistake["loc"]) if not i or part != "Range"]
         allowed = list((Range if "Range" in mistake["loc"][1:] else _schema_at(parents, schema)).model_fields)
@@ -160,8 +212,44 @@ def _explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
         return f"there is no key {key}; {hint}"
     if mistake["type"] == "missing":
         return f"the key {key} is missing."
-    message = mistake["msg"][0].lower() + mistake["msg"][1:]
-    return f"{key} = {mistake['input']!r} is not right: {message}."
+    same = [m for m in mistakes if _key_of(m["loc"]) == key]  # of a union, what each of its types says
+    words = " or ".join(dict.fromkeys(_in_our_words(m["type"], m.get("ctx", {}), m["msg"]) for m in same))
+    if key in _PLUGIN_KEYS:
+        group = cast("plugins.Group", key.partition(".")[0])
+        words = f"name one of {', '.join(plugins.names(group))}"
+        if group == "tuning" and isinstance(mistake["input"], list):
+            words += " (several are compared by `heedful compare --methods`)"
+    return f"{key} = {mistake['input']!r} is not right: {words}."
+
+
+_PLUGIN_KEYS = ("objective.kind", "tuning.method")
+_TYPES = {
+    "int_type": "it must be a whole number",
+    "int_from_float": "it must be a whole number",
+    "float_type": "it must be a number",
+    "finite_number": "it must be a finite number",
+    "string_type": "it must be a text within quotes",
+    "bool_type": "it must be true or false",
+    "list_type": "it must be a list, such as [1, 2]",
+    "dict_type": "it must be a table of keys",
+    "model_type": "it must be a table of keys",
+    "too_short": "the list must not be empty",
+    "literal_error": "choose {expected}",
+    "greater_than": "it must be above {gt}",
+    "greater_than_equal": "it must be at least {ge}",
+    "less_than": "it must be below {lt}",
+    "less_than_equal": "it must be at most {le}",
+}
+
+
+def _in_our_words(kind: str, facts: Mapping[str, Any], theirs: str) -> str:
+    return _TYPES[kind].format(**facts) if kind in _TYPES else theirs[0].lower() + theirs[1:]
+
+
+def _key_of(place: Sequence[int | str]) -> str:
+    """As it stands in a recipe, without the types that were tried on it."""
+    tried = ("int", "float", "str", "bool", "Range")
+    return ".".join(str(p) for p in place if p not in tried and not str(p).startswith(("list[", "function")))
 
 
 def _schema_at(path: Sequence[str], schema: type[BaseModel] = Recipe) -> type[BaseModel]:
@@ -221,6 +309,12 @@ def explain_key(key: str) -> str:
     *path, name = key.split(".")
     if not path and any(k.startswith(f"{key}.") for k in all_keys()):
         return "\n\n".join(explain_key(k) for k in all_keys() if k.startswith(f"{key}."))
+    if key in _PLUGIN_KEYS:
+        default = getattr(Recipe.model_fields[path[0]].default, name)
+        members = [(owner, schema.model_fields[name]) for schema, owner in _schemas_at(path)]
+        kinds = ", ".join(owner.removeprefix("of ").removesuffix("; ") for owner, _ in members)
+        lines = [f"  {owner[3:-2]}: {' '.join((field.description or '').split())}" for owner, field in members]
+        return "\n".join([f"{key}  (one of {kinds}; default {default!r})", *lines])
     explained = [_explanation(key, schema, owner) for schema, owner in _schemas_at(path) if name in schema.model_fields]
     if explained:
         return "\n\n".join(dict.fromkeys(explained))

@@ -23,6 +23,9 @@ class ModelTable(Table):
     pooling: Pooling | None = None
     """Which state the head reads: "cls" (the first through the checkpoint's pooler, as Hugging Face does), "first",
     "mean", "max" or "last". Default: "mean" if the body is frozen, else what the family's own classifier reads."""
+    pairs: Literal["joint", "towers"] | None = None
+    """How the head reads a pair of texts: "joint", as one text; or "towers", each alone, of whose states u and v it is
+    given u, v, |u − v|, u ∘ v and their cosine. Default: "towers" if the body is frozen, else "joint"."""
     head: Literal["linear", "two-layer"] = "linear"
     """The classifier: one linear map, or two with tanh between them."""
     dropout: float | None = Field(None, ge=0, lt=1)
@@ -55,6 +58,12 @@ class DataTable(Table):
     """The column with the label, or with the score of a regression."""
     kind: Literal["auto", "classes", "score"] = "auto"
     """Whether `label` holds classes or a score."""
+    header: bool | None = None
+    """Whether the first line of a CSV or TSV file names its columns, which are else called "column 1", "column 2" and
+    so on. Default: as it looks beside the other lines."""
+    quotes: bool | None = None
+    """Whether quotes enclose cells, or quotation marks are letters like others. Default: they enclose cells in CSV, and
+    in TSV if the whole file is quoted so."""
     split_seed: int = 0
     """Seed of the splits that are carved; fixed over the seeds of a study, so that all runs see the same rows."""
     dev_share: float = Field(0.1, gt=0, lt=0.9)
@@ -112,7 +121,8 @@ class TrainingTable(Table):
     clip: float | None = Field(1.0, gt=0)
     """Largest norm of the gradient; longer ones are scaled down to it."""
     max_length: int = Field(128, ge=4)
-    """Longest text in tokens, special tokens included."""
+    """Longest text in tokens, special tokens included: of both texts of a pair together, or of each if they are read in
+    towers."""
     long_texts: Literal["cut", "chunk"] = "cut"
     """What happens beyond `max_length`: the rest is cut off, or the text read in chunks and their states averaged."""
     patience: int | None = Field(None, ge=1)
@@ -131,7 +141,8 @@ class EvaluationTable(Table):
     metric: str = "auto"
     """What dev is judged by: a metric of the objective. Default: its first, such as accuracy for classes."""
     baselines: bool = True
-    """Whether the objective's baselines (for classes: random, majority, TF-IDF) stand beside the result."""
+    """Whether the objective's baselines (for classes: random, majority, TF-IDF) stand beside the result; in a
+    study of pairs, the cosine of each model's two sentence vectors too."""
     test: bool = True
     """Whether test is scored and predicted. A search leaves it alone until it has chosen."""
 
@@ -168,7 +179,8 @@ class StudyTable(Table):
     """Or the settings one by one, each with its keys: {training = {lr = 1e-3}, model = {dropout = 0.3}}."""
     curve: list[float | int] = []
     """Or a learning curve: shares of the training rows (up to 1) or numbers of rows, such as [0.125, 0.25, 0.5, 1].
-    Each is trained for the same epochs and tested; none is chosen."""
+    Each is trained for about as many steps as the largest (more epochs of fewer rows), unless `training.steps` says how
+    many or nothing is trained step by step, and tested; the largest, or a baseline that is better on dev, is chosen."""
     search: Literal["grid", "random", "tpe"] = "grid"
     """Whether all combinations of the axes are tried, or some that are drawn: at random, or where earlier ones were
     good (Optuna's TPE, heedful[sweep])."""

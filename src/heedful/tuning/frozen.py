@@ -1,38 +1,57 @@
-"""The heads alone move; what they read is computed once for every text."""
+"""The heads alone move; what they read is computed once for every text. A linear head is solved to its optimum, which
+no seed has a part in; others are trained step by step."""
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar, Literal
 
+from pydantic import Field
 from torch import nn
 
+from heedful import plugins
 from heedful.errors import RequestError
 from heedful.models.transformer import Transformer
+from heedful.nn.heads import Reading
 from heedful.objectives.protocol import Objective
 from heedful.objectives.texts import TextReader
 from heedful.recipes.schema import Recipe, TuningTable
 from heedful.tuning.features import compute_features
 from heedful.tuning.protocol import Spent, Surroundings, Tuning
+from heedful.tuning.solving import PENALTIES, solve_head
+
+_OF_STEPS = (
+    "epochs", "steps", "mark_steps", "mark_tokens", "batch_size", "accumulate", "lr", "schedule", "warmup",
+    "weight_decay", "clip", "patience", "keep", "checkpoint_seconds",
+)  # fmt: skip
 
 
 class FrozenTable(TuningTable):
     method: Literal["frozen"] = "frozen"
-    """The head alone moves, step by step, on features that are computed once."""
+    """The head alone moves, on features that are computed once."""
+    solve: bool | None = None
+    """Whether the head is solved to the optimum of its regularised loss, with no seed and no learning rate, or trained
+    step by step. Default: a linear head is solved; others have no one optimum."""
+    penalties: list[float] = Field(PENALTIES, min_length=1)
+    """The weights λ of the penalty λ/2 ‖W‖² that are tried when it is solved, on features that are scaled to vary by
+    one on average; from the largest on, until four in a row are no better on dev. The best is kept, the largest of
+    equals."""
 
 
 class Frozen(Tuning):
     Table: ClassVar[type[TuningTable]] = FrozenTable
-    READS = "mean"
+    READING = Reading("mean", "towers")
     COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 30, "lr": 3e-3, "warmup": 0.0}}
 
     def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
         self.transformer = transformer.to(around.device)
         self.transformer.body.requires_grad_(False)
         self.transformer.body.eval()
-        self.heads = list(objective.heads(self.READS))
+        self.heads = list(objective.heads(self.READING))
+        method = around.recipe.tuning.method
         reads = {self.transformer.head_shapes[name].reads for name in self.heads}
         if len(reads) != 1 or "every" in reads or not objective.cached_texts():
             raise RequestError(
-                f'tuning.method = "{around.recipe.tuning.method}" needs an objective whose heads read one state of '
-                'each text; use "full".'
+                f'tuning.method = "{method}" needs an objective whose heads read one state of each text; use "full".'
             )
         if any(name.startswith("body.") for name in around.fresh):
             raise RequestError(
@@ -42,14 +61,54 @@ class Frozen(Tuning):
         self.computed = compute_features(self.transformer, objective.cached_texts(), reads.pop(), around)
         self.reader = TextReader(self.transformer, around.device, self.computed.cache)
         objective.texts_are_cached()
+        if self.solves(around.recipe):
+            (head,) = self.heads
+            penalties = self.penalties(around.recipe)
+            self.solve = partial(solve_head, self.reader, head, objective, penalties)
 
     @staticmethod
     def check(recipe: Recipe) -> None:
-        name = recipe.tuning.method
+        table = recipe.tuning
         if recipe.model.shape is not None:
-            raise RequestError(f'tuning.method = "{name}" on random weights learns nothing; use "full".')
-        if recipe.training.batch_tokens is not None:
-            raise RequestError(f'training.batch_tokens means nothing with tuning.method = "{name}".')
+            raise RequestError(f'tuning.method = "{table.method}" on random weights learns nothing; use "full".')
+        if not isinstance(table, FrozenTable):
+            return
+        if table.solve and recipe.model.head != "linear":
+            raise RequestError('tuning.solve needs model.head = "linear": others have no one optimum.')
+        if table.solve and not plugins.find("objective", recipe.objective.kind).CONVEX:
+            raise RequestError(f'tuning.solve: objective.kind = "{recipe.objective.kind}" cannot be solved at once.')
+        if min(table.penalties) <= 0:
+            raise RequestError(f"tuning.penalties = {table.penalties}: each must be above 0, or there is no optimum.")
+
+    @classmethod
+    def solves(cls, recipe: Recipe) -> bool:
+        table = recipe.tuning
+        assert isinstance(table, FrozenTable)
+        if table.solve is not None:
+            return table.solve
+        convex: bool = plugins.find("objective", recipe.objective.kind).CONVEX
+        return convex and recipe.model.head == "linear"
+
+    @classmethod
+    def penalties(cls, recipe: Recipe) -> Sequence[float]:
+        table = recipe.tuning
+        assert isinstance(table, FrozenTable)
+        return table.penalties
+
+    @classmethod
+    def unused(cls, recipe: Recipe) -> Mapping[str, str]:
+        method = f'with tuning.method = "{recipe.tuning.method}"'
+        cached = {"training.batch_tokens": f"{method}, whose texts are read once"}
+        if not cls.solves(recipe):
+            return {**cached, "tuning.penalties": "where the head is trained step by step"}
+        why = f"{method}, whose head is solved, not trained step by step"
+        return {**cached, "model.dropout": why, **{f"training.{key}": why for key in _OF_STEPS}}
+
+    @classmethod
+    def random(cls, recipe: Recipe) -> bool:
+        data = recipe.data
+        redrawn = data.redraw and (data.limit is not None or (data.fraction or 1.0) < 1)
+        return redrawn or not cls.solves(recipe)
 
     def trainable(self) -> dict[str, nn.Parameter]:
         heads = self.transformer.heads

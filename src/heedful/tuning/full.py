@@ -41,7 +41,7 @@ class Full(Tuning):
         self.compact = None if ids is None else CompactTable(transformer, ids)
         if self.compact is not None:
             objective.renumber(self.compact.new_id)
-        self.unused = tuple(self._unused(objective))
+        self.unread = tuple(self._unread(objective))
 
     @staticmethod
     def _reinitialise(transformer: Transformer, depth: int, seed: int) -> None:
@@ -52,14 +52,14 @@ class Full(Tuning):
             top = tuple(f"body.blocks.{i}." for i in range(layers - depth, layers))
             transformer.initialise(torch.Generator().manual_seed(seed_of(seed, "layers")), only=top)
 
-    def _unused(self, objective: Objective) -> list[str]:
+    def _unread(self, objective: Objective) -> list[str]:
         """Parts that no head of the objective reads: they have no gradient, and their decay would be for nothing."""
         heads = self.transformer.head_shapes
-        pooled = any(heads[name].reads == "pooled" for name in objective.heads(None))
+        pooled = any(heads[name].reads == "pooled" for name in objective.heads(self.READING))
         return [] if pooled else ["body.pooler."]
 
     def trainable(self) -> dict[str, nn.Parameter]:
-        return {n: p for n, p in self.transformer.named_parameters() if not n.startswith(self.unused or "\0")}
+        return {n: p for n, p in self.transformer.named_parameters() if not n.startswith(self.unread or "\0")}
 
     def lr_scale(self, name: str) -> float:
         """1 for the heads and what follows the blocks; below, `layer_decay` to the power of the depth under the top."""

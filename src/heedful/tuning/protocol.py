@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.models.transformer import Transformer
-from heedful.nn.heads import Reads
+from heedful.nn.heads import Reading
 from heedful.objectives.protocol import Objective
 from heedful.objectives.texts import TextReader
 from heedful.recipes.schema import Recipe, TuningTable
@@ -56,10 +56,11 @@ class Tuning(ABC):
 
     Table: ClassVar[type[TuningTable]]
     """Its keys in a recipe: a subclass whose `method` is this tuning's name."""
-    READS: ClassVar[Reads | None] = None
-    """Which state a new head should read if the recipe does not say; None: as the family's own heads do."""
+    READING: ClassVar[Reading] = Reading()
+    """What a new head should read if the recipe does not say."""
     COMPARE_DEFAULTS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Tables of a recipe that `heedful compare` takes for this tuning unless it is told otherwise."""
+    """Tables of a recipe that `heedful compare` takes for this tuning, as far as it uses them, unless it is told
+    otherwise."""
 
     penalty: Callable[[], Tensor] | None = None
     """Added to the loss of every step, if it is there: what is penalised beside the objective's losses."""
@@ -73,6 +74,27 @@ class Tuning(ABC):
     @staticmethod  # noqa: B027 (most have nothing to refuse)
     def check(recipe: Recipe) -> None:
         """Refuses a recipe that contradicts itself, before anything is read."""
+
+    @classmethod
+    def unused(cls, recipe: Recipe) -> Mapping[str, str]:
+        """Keys such as "training.lr" that mean nothing with this recipe, and why: one that sets them is refused."""
+        return {}
+
+    @classmethod
+    def random(cls, recipe: Recipe) -> bool:
+        """Whether the seed plays a part: where it does not, one run is all there is."""
+        return True
+
+    @classmethod
+    def solves(cls, recipe: Recipe) -> bool:
+        """Whether the heads are solved for, and nothing is trained step by step."""
+        return False
+
+    @classmethod
+    def as_baseline(cls, recipe: Recipe, has_pairs: bool) -> Mapping[str, Any] | None:
+        """The tables of a recipe by which this tuning is a baseline for the given one, on the same model and data,
+        whose texts come in pairs or not; None if it is none."""
+        return None
 
     @abstractmethod
     def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:

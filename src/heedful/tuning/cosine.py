@@ -1,0 +1,62 @@
+"""The cosine of two texts' states alone decides: what a body knows of pairs before anything is trained. Two numbers a
+class (a line, for a score) are solved for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from heedful.errors import RequestError
+from heedful.models.transformer import Transformer
+from heedful.nn.heads import Reading
+from heedful.objectives.protocol import Objective
+from heedful.recipes.schema import Recipe, TuningTable
+from heedful.tuning.frozen import Frozen
+from heedful.tuning.protocol import Surroundings
+
+_PENALTY = 1e-6  # so that there is an optimum even if the cosine separates the classes
+
+
+class CosineTable(TuningTable):
+    method: Literal["cosine"] = "cosine"
+    """Nothing but the cosine of the two texts of a pair is read: a baseline, with no seed."""
+
+
+class Cosine(Frozen):
+    Table = CosineTable
+    READING = Reading("mean", "cosine")
+    COMPARE_DEFAULTS: ClassVar = {}
+
+    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
+        if any(transformer.head_shapes[name].pairs != "cosine" for name in objective.heads(self.READING)):
+            raise RequestError('tuning.method = "cosine" is for pairs of texts; use "frozen".')
+        super().__init__(transformer, objective, around)
+
+    @staticmethod
+    def check(recipe: Recipe) -> None:
+        Frozen.check(recipe)
+        if recipe.model.pairs is not None or recipe.model.head != "linear":
+            raise RequestError('tuning.method = "cosine" has its own head; leave model.pairs and model.head out.')
+
+    @classmethod
+    def solves(cls, recipe: Recipe) -> bool:
+        return True
+
+    @classmethod
+    def as_baseline(cls, recipe: Recipe, has_pairs: bool) -> Mapping[str, Any] | None:
+        """With the states that a frozen body gives a head, on the same rows for every seed."""
+        if not has_pairs or recipe.model.name is None:
+            return None
+        content = recipe.identity()
+        model = {key: content["model"][key] for key in ("name", "revision", "pooling") if key in content["model"]}
+        if model.get("pooling") == "cls":  # not every body has a pooler that was trained
+            del model["pooling"]
+        data = {key: value for key, value in content.get("data", {}).items() if key != "redraw"}
+        used = {"max_length", "device", "threads"}
+        training = {key: value for key, value in content.get("training", {}).items() if key in used}
+        return {"model": model, "data": data, "objective": content["objective"], "training": training}
+
+    @classmethod
+    def penalties(cls, recipe: Recipe) -> Sequence[float]:
+        return [_PENALTY]
+
+
+TUNING = Cosine
