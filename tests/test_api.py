@@ -150,3 +150,10 @@ def test_a_text_without_tokens_is_refused_in_any_batch(tmp_path: Path) -> None:
     for size in (1, 32):
         assert "row 1 of the texts has no tokens" in refusal(lambda n=size: model.encode(["hello", ""], batch_size=n))
     assert np.isfinite(model.encode(["hello", "a gem"], pooling="last")).all()
+
+
+@pytest.mark.parametrize(("file", "folder"), [("study.json", "best"), ("manifest.json", "model")])
+def test_a_study_or_a_run_in_place_of_its_model(file: str, folder: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text("{}")
+    with pytest.raises(heedful.RequestError, match=f"whose model is in {tmp_path / folder} when it is done; name that"):
+        heedful.load(str(tmp_path))

@@ -15,14 +15,16 @@ from heedful.checkpoints.dialect import SLOTS
 from heedful.checkpoints.directory import Checkpoint, read_model, write_model
 from heedful.checkpoints.finding import find
 from heedful.checkpoints.heads import NewHead
+from heedful.checkpoints.tfidf import is_tfidf, read_tfidf, write_tfidf
 from heedful.errors import RequestError
 from heedful.evaluation.calibration import apply as probabilities
+from heedful.evaluation.tfidf import TfidfModel
 from heedful.findings import Study
 from heedful.models.batch import Batch, pad
 from heedful.models.shape import HeadKind, Shape, main_head
 from heedful.models.transformer import Transformer
-from heedful.objectives.texts import TextReader, make_texts
-from heedful.text.tokenizer import Text, Tokenizer, Tokens
+from heedful.objectives.texts import Item, TextReader, make_pairs, make_texts
+from heedful.text.tokenizer import Text, Tokenizer, Tokens, why_no_texts
 from heedful.training.device import pick_device
 
 Pooling = Literal["cls", "first", "mean", "max", "last"]
@@ -40,6 +42,7 @@ def run(
 ) -> Study:
     """Run a recipe (a file, or a built-in name) with its seeds, or go on where an earlier call was stopped.
 
+    It is in `out`, or in runs/NAME, or where that holds another study in the next of runs/NAME-2, runs/NAME-3, …
     `workers` runs are made at a time, in processes: here one if it is not said, on a cluster as many as it has cores.
     `on` is "ray" or "ray://HOST:PORT" for a cluster.
     """
@@ -47,11 +50,11 @@ def run(
     from heedful.report.study import write_reports
     from heedful.studies.executors import executor_for
     from heedful.studies.plan import plan_recipe
-    from heedful.studies.study import raise_failures, run_study
+    from heedful.studies.study import free_place, raise_failures, run_study
 
     name = Path(recipe).stem
     plan = plan_recipe(read_recipe(recipe, settings), name, range(seeds) if isinstance(seeds, int) else seeds)
-    directory = Path(out) if out is not None else Path("runs") / name
+    directory = Path(out) if out is not None else free_place(plan, Path("runs") / name)
     place = executor_for(on, workers if on is not None else workers or 1, len(plan.seeds) * len(plan.settings))
     study = run_study(plan, directory, **place._asdict())
     write_reports(directory)
@@ -71,8 +74,9 @@ def load(
     family: str | None = None,
     seed: int = 0,
     device: str | torch.device = "cpu",
-) -> "Model":
-    """A model from a directory, a name that `heedful models` lists, or a hub id (looked for in this order).
+) -> "Predictor":
+    """A model from a directory, a name that `heedful models` lists, or a hub id (looked for in this order). The TF-IDF
+    model of a study is a `WordModel`, which can predict and nothing else; all others are a `Model`.
 
     Every stored tensor must have a home in the model and every part of the model a tensor. Two exceptions can be asked
     for: `new_head` (with `labels` for a classifier) puts a fresh head, drawn from `seed`, in the place of those stored,
@@ -85,6 +89,10 @@ def load(
     if new_head is None and (labels or head is not None):
         raise RequestError("labels and head belong to a new_head; leave them out, or say which new_head it is.")
     directory = find(source, revision)
+    if is_tfidf(directory):
+        if new_head is not None or keep_heads or body_only or family is not None:
+            raise RequestError(f"{source}: is a TF-IDF model, which has no transformer; it can only predict.")
+        return WordModel(read_tfidf(directory), str(source))
     new_heads = {}
     if new_head is not None:
         new_heads[head or SLOTS.get(new_head, "classify")] = NewHead(new_head, tuple(labels))
@@ -113,6 +121,12 @@ class Model:
         """Of the head "classify", or of the only head with labels."""
         name = main_head(self.transformer.head_shapes)
         return () if name is None else self.transformer.head_shapes[name].labels
+
+    @property
+    def of_pairs(self) -> bool | None:
+        """Whether the head that `predict` uses was trained on pairs of texts; None if the model does not say."""
+        name = main_head(self.transformer.head_shapes)
+        return None if name is None else self.transformer.head_shapes[name].of_pairs
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -179,31 +193,38 @@ class Model:
             )
         return features
 
-    def predict(self, texts: Iterable[Text], batch_size: int = 32, head: str | None = None) -> "Predictions":
+    def predict(
+        self, texts: Iterable[Text], batch_size: int = 32, head: str | None = None, raw: bool = False
+    ) -> "Predictions":
         """A label and the probability of every class for each text or pair, in their order; a score for a regression.
 
         Texts beyond the length that the model was trained with are cut or read in chunks, as they were in training.
-        `head`: which classifier, where the model has several; default: "classify", or the only one.
+        `head`: which classifier, where the model has several; default: "classify", or the only one. Probabilities are
+        calibrated, as the head was after training; `raw` gives them as they were before that.
         """
         name = self._classifier(head)
-        labels = self.transformer.head_shapes[name].labels
-        if isinstance(texts, str) or not isinstance(texts, Iterable):
-            raise RequestError("predict takes a list of texts; put the one text in a list.")
+        shape = self.transformer.head_shapes[name]
+        labels, towers = shape.labels, shape.pairs != "joint"
+        texts = _checked(texts, self.source, pairs=towers if towers or shape.chunked else None)
         if not isinstance(batch_size, int) or batch_size < 1:
             raise RequestError(f"batch_size={batch_size!r} is not a whole number from 1.")
-        texts, tokenizer = list(texts), self.tokenizer
+        tokenizer = self.tokenizer
         scores = np.empty((len(texts), len(labels)))
         cut = 0
         with torch.inference_mode(), _evaluating(self.transformer):
             for start in range(0, len(texts), _WINDOW):
-                if self.transformer.head_shapes[name].chunked:
-                    scores[start : start + _WINDOW] = self._in_chunks(name, texts[start : start + _WINDOW], batch_size)
+                if towers or shape.chunked:
+                    items = self._items(towers, texts[start : start + _WINDOW])
+                    scores[start : start + _WINDOW] = self._reader.all_scores(items, name, batch_size).numpy()
+                    cut += sum(item.truncated for item in items)
                     continue
                 window = tokenizer.encode(texts[start : start + _WINDOW], self.max_length)
                 cut += sum(tokens.truncated for tokens in window)
                 for rows, batch in self._batches(window, batch_size):
                     scores[[start + r for r in rows]] = self.transformer(name, batch).cpu().double().numpy()
-        return Predictions(labels, scores, cut)
+        if raw:
+            scores *= shape.temperature
+        return Predictions.of_scores(labels, scores, cut)
 
     def _classifier(self, head: str | None) -> str:
         shapes = self.transformer.head_shapes
@@ -215,12 +236,16 @@ class Model:
             raise RequestError(f"{self.source}: head={head!r} is not one of its classifiers, {', '.join(labelled)}.")
         return name
 
-    def _in_chunks(self, head: str, texts: list[Text], batch_size: int) -> npt.NDArray[np.float64]:
-        if not all(isinstance(text, str) for text in texts):
-            raise RequestError(f"{self.source}: was trained on single texts, in chunks; give it no pairs.")
-        items = make_texts(self.tokenizer, [str(t) for t in texts], None, self.max_length, chunked=True)
-        device = self.transformer.body.embeddings.token.weight.device
-        return TextReader(self.transformer, device).all_scores(items, head, batch_size).numpy()
+    def _items(self, towers: bool, texts: Sequence[Text]) -> Sequence[Item]:
+        """Pairs for a head that reads each of the two alone, or texts for one that reads them in chunks."""
+        first, second = _columns(texts)
+        if towers:
+            return make_pairs(self.tokenizer, first, second, self.max_length)
+        return make_texts(self.tokenizer, first, None, self.max_length, chunked=True)
+
+    @property
+    def _reader(self) -> TextReader:
+        return TextReader(self.transformer, self.transformer.body.embeddings.token.weight.device)
 
     def _check_pooling(self, pooling: str) -> None:
         if pooling not in get_args(Pooling):
@@ -246,14 +271,79 @@ class Model:
         return self.transformer.features("pooled" if pooling == "cls" else pooling, batch)
 
 
+class WordModel:
+    """A TF-IDF model. It predicts as a `Model` does; of what needs a transformer it has nothing."""
+
+    max_length = None
+    """It reads texts of any length."""
+
+    def __init__(self, tfidf: TfidfModel, source: str) -> None:
+        self.tfidf = tfidf
+        self.source = source
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes; ("score",) for a regression."""
+        return self.tfidf.labels or ("score",)
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether it was trained on pairs of texts."""
+        return self.tfidf.pairs
+
+    def predict(
+        self, texts: Iterable[Text], batch_size: int = 32, head: str | None = None, raw: bool = False
+    ) -> "Predictions":
+        """A label and the probability of every class for each text or pair, in their order; a score for a regression.
+        It has no heads to choose from, and is as it was fitted: `raw` or not."""
+        if head is not None:
+            raise RequestError(f"{self.source}: is a TF-IDF model, which has no heads; leave head out.")
+        first, second = _columns(_checked(texts, self.source, self.tfidf.pairs))
+        return Predictions(self.labels, self.tfidf.predict(first, second if self.tfidf.pairs else None), 0)
+
+    def save(self, directory: str | Path) -> None:
+        """Write a model directory in one step: a crash leaves what was there before, or the whole new directory."""
+        write_tfidf(Path(directory).expanduser(), self.tfidf)
+
+    def __repr__(self) -> str:
+        return f"<heedful model {self.source}: TF-IDF, {len(self.tfidf.features.idf):,} words and pairs of words>"
+
+
+Predictor = Model | WordModel
+
+
 class Predictions:
     """`labels` (n) and `probabilities` (n, classes) with the classes' `names`; `scores` (n) alone for a regression."""
 
-    def __init__(self, names: tuple[str, ...], raw: npt.NDArray[np.float64], truncated: int) -> None:
+    def __init__(self, names: tuple[str, ...], answers: npt.NDArray[np.float64], truncated: int) -> None:
+        """`answers`: probabilities (n, classes), or scores (n)."""
         self.names, self.truncated = names, truncated
-        self.scores = raw[:, 0] if len(names) == 1 else None
-        self.probabilities = probabilities(raw)
-        self.labels = [names[i] for i in self.probabilities.argmax(axis=1)] if len(raw) else []
+        self.scores = answers if answers.ndim == 1 else None
+        self.probabilities = np.ones((len(answers), 1)) if answers.ndim == 1 else answers
+        self.labels = [names[i] for i in self.probabilities.argmax(axis=1)] if len(answers) else []
+
+    @classmethod
+    def of_scores(cls, names: tuple[str, ...], raw_nk: npt.NDArray[np.float64], truncated: int) -> "Predictions":
+        return cls(names, raw_nk[:, 0] if len(names) == 1 else probabilities(raw_nk), truncated)
+
+
+def _checked(texts: Iterable[Text], source: str, pairs: bool | None) -> list[Text]:
+    """What `predict` was given, as a list of texts and pairs; all of them pairs, or none, if the model knows which."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise RequestError("predict takes a list of texts; put the one text in a list.")
+    rows = list(texts)
+    if reason := why_no_texts(rows):
+        raise RequestError(reason)
+    if pairs is not None and any(isinstance(row, str) == pairs for row in rows):
+        one, other = ("pairs of texts", "pairs") if pairs else ("single texts", "no pairs")
+        raise RequestError(f"{source}: was trained on {one}; give it {other}.")
+    return rows
+
+
+def _columns(rows: Sequence[Text]) -> tuple[list[str], list[str]]:
+    """The texts, or the first of each pair; and the second of each pair."""
+    first = [row if isinstance(row, str) else row[0] for row in rows]
+    return first, [row[1] for row in rows if not isinstance(row, str)]
 
 
 @contextlib.contextmanager

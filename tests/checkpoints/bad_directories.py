@@ -228,6 +228,7 @@ def bad_heads_and_labels() -> Iterator[Bad]:
         "bias": [0, "yes", None],
         "labels": [None, "no", ["no", "no", "yes"], [1, 2, 3], ["no", "yes"]],
         "chunked": [1, "no", None],
+        "of_pairs": [1, "no", []],
         "dropout": [-0.1, 2, "0.1", True, []],
         "file": ["config.json", "../model.safetensors", None, 3],
     }.items():

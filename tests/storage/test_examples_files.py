@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from heedful.errors import RequestError
 from heedful.storage.examples import places_of, read_predictions, read_values, write_examples, write_values
@@ -90,6 +91,15 @@ def test_a_run_is_finished_or_none_of_our_business(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"state": "done"}')
     assert finished_run(tmp_path) is None
     (tmp_path / "metrics.json").write_text('{"splits": {}}')
+    assert finished_run(tmp_path) is None
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text("{}")
+    save_file({"a": np.zeros(3)}, tmp_path / "model/model.safetensors")
+    assert finished_run(tmp_path) is not None
+    (tmp_path / "manifest.json").write_text('{"state": "done", "files": {"values/dev.tsv": 4}}')
+    assert finished_run(tmp_path) is None
+    (tmp_path / "values").mkdir()
+    (tmp_path / "values/dev.tsv").write_text("row\n")
     assert finished_run(tmp_path) is not None
     (tmp_path / "manifest.json").write_text('{"state": "running"}')
     assert finished_run(tmp_path) is None

@@ -20,6 +20,7 @@ from heedful.checkpoints import heads as heads_of
 from heedful.checkpoints.dialect import Entry, Family
 from heedful.checkpoints.families import FAMILIES
 from heedful.checkpoints.heads import HEADS_FILE, NewHead, StoredHead
+from heedful.checkpoints.sentences import POOLING_FOLDER, SENTENCE_FILES, sentence_files
 from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_file, open_tensors
 from heedful.errors import RequestError
 from heedful.models.shape import Shape, main_head
@@ -42,12 +43,16 @@ MODEL_FILES = frozenset(
         "vocab.json",
         "merges.txt",
         "added_tokens.json",
+        "vocabulary.json",
+        *SENTENCE_FILES,
     ]
 )
 """What a model directory of ours may hold; a directory with anything else is never replaced."""
-MODEL_FOLDERS = frozenset(["adapters"])
+_CARRIED = frozenset(["adapters"])
 """Further parts that a model directory may hold. Reading a model leaves them alone; saving one over it carries them
 along."""
+MODEL_FOLDERS = _CARRIED | {POOLING_FOLDER}
+"""The folders that a model directory of ours may hold."""
 
 
 class _NoInit(TorchFunctionMode):
@@ -304,7 +309,10 @@ def write_model(directory: Path, checkpoint: Checkpoint) -> None:
             raise OSError(str(error).removeprefix("Error while serializing: ")) from None
         if checkpoint.tokenizer is not None:
             checkpoint.tokenizer.save(into)
-        for name in MODEL_FOLDERS:
+        for name, facts in sentence_files(transformer, checkpoint.tokenizer).items():
+            (into / name).parent.mkdir(exist_ok=True)
+            (into / name).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        for name in _CARRIED:
             if (directory / name).is_dir():
                 shutil.copytree(directory / name, into / name)
 

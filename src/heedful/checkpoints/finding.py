@@ -18,6 +18,11 @@ def find(source: str | Path, revision: str | None = None) -> Path:
     if path.is_dir():
         if revision is not None:
             raise RequestError(f"{path}: a directory has no revisions; leave revision out.")
+        for kind, file, folder in (("study", "study.json", "best"), ("run", "manifest.json", "model")):
+            if (path / file).is_file() and not (path / "config.json").exists():
+                raise RequestError(
+                    f"{path}: is a {kind}, whose model is in {path / folder} when it is done; name that."
+                )
         return path
     if path.exists():
         raise RequestError(f"{path}: is a file; name the directory that holds config.json and the weights.")

@@ -6,6 +6,7 @@ missing and never answers otherwise without a word.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -18,7 +19,7 @@ from heedful.checkpoints.tensors import SAFETENSORS, Stored
 from heedful.errors import RequestError
 from heedful.models.shape import Head, HeadKind, Shape
 from heedful.nn.activations import ACTIVATIONS
-from heedful.nn.heads import Reads
+from heedful.nn.heads import Pairs, Reads
 
 FORMAT = 2
 """Version of what heedful adds to a model directory."""
@@ -37,6 +38,7 @@ class NewHead:
     reads: Reads | None = None
     dropout: float | None = None
     chunked: bool = False
+    pairs: Pairs = "joint"
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ def make_head(family: Family, shape: Shape, new: NewHead) -> Head:
         raise RequestError(f"new_head={new.kind!r} has no labels of its own; leave labels out.")
     head = _as_theirs(family, shape, new.kind, len(labels))
     reads = new.reads or head.reads
-    return dataclasses.replace(head, reads=reads, labels=labels, chunked=new.chunked, dropout=new.dropout)
+    return dataclasses.replace(
+        head, reads=reads, labels=labels, chunked=new.chunked, dropout=new.dropout, pairs=new.pairs
+    )
 
 
 def _as_theirs(family: Family, shape: Shape, kind: HeadKind, classes: int) -> Head:
@@ -87,7 +91,7 @@ def home(family: Family, shape: Shape, name: str, head: Head) -> str:
     if not has_class or name != SLOTS[head.kind] or head.chunked:
         return HEADS_FILE
     theirs = _as_theirs(family, shape, head.kind, head.classes)
-    ours = dataclasses.replace(head, labels=(), dropout=None)
+    ours = dataclasses.replace(head, labels=(), dropout=None, of_pairs=None, temperature=1.0)
     return SAFETENSORS if ours == theirs else HEADS_FILE
 
 
@@ -189,6 +193,7 @@ def _read_note(path: Any, family: Family, name: str, note: Any) -> StoredHead:
         "activation": list(ACTIVATIONS),
         "bias": [True, False],
         "chunked": [True, False],
+        "pairs": list(get_args(Pairs)),
         "input_dropout": [True, False],
         "file": [SAFETENSORS, HEADS_FILE],
     }
@@ -198,7 +203,7 @@ def _read_note(path: Any, family: Family, name: str, note: Any) -> StoredHead:
             raise RequestError(
                 f"{place}.{key} = {shown(note[key])} is not possible on {family.name}; {shown_values} are."
             )
-    labels, classes, dropout = note["labels"], note["classes"], note["dropout"]
+    labels, classes, dropout, temperature = (note[key] for key in ("labels", "classes", "dropout", "temperature"))
     if not isinstance(labels, list) or not all(isinstance(n, str) for n in labels) or len(set(labels)) != len(labels):
         raise RequestError(f"{place}.labels is not a list of different names.")
     if type(classes) is not int or not 0 <= classes <= _MOST_CLASSES:
@@ -208,6 +213,12 @@ def _read_note(path: Any, family: Family, name: str, note: Any) -> StoredHead:
         raise RequestError(f"{place} has {len(labels)} labels for {classes} classes.")
     if dropout is not None and (type(dropout) not in (int, float) or not 0 <= dropout <= 1):
         raise RequestError(f"{place}.dropout = {shown(dropout)} is not between 0 and 1.")
+    if type(temperature) not in (int, float) or not 0 < temperature < math.inf:
+        raise RequestError(f"{place}.temperature = {shown(temperature)} is not a number above 0.")
+    if note["pairs"] != "joint" and (note["kind"] not in _CLASSIFIERS or note["file"] == SAFETENSORS):
+        raise RequestError(f"{place}.pairs: only a classifier in {HEADS_FILE} reads pairs in towers.")
+    if not isinstance(note["of_pairs"], bool | None):
+        raise RequestError(f"{place}.of_pairs = {shown(note['of_pairs'])} is neither true nor false.")
     if note["file"] == SAFETENSORS and name != SLOTS[note["kind"]]:
         raise RequestError(f"{place}: a head of that name and kind is not in {SAFETENSORS}.")
     content = {key: note[key] for key in keys - {"file", "labels"}}

@@ -49,11 +49,11 @@ def apply(logits: npt.ArrayLike, temperature: float = 1.0) -> Floats:
     return np.asarray(e_nc / e_nc.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def before_and_after(logits: npt.ArrayLike, gold: Sequence[int] | Ints, temperature: float) -> dict[str, Any]:
-    """Expected calibration error and log-loss of the logits as they are, and at the temperature."""
-    logits_nc, gold_n = _checked(logits, gold)
+def before_and_after(calibrated: npt.ArrayLike, gold: Sequence[int] | Ints, temperature: float) -> dict[str, Any]:
+    """Expected calibration error and log-loss of logits that were divided by the temperature, before that and now."""
+    logits_nc, gold_n = _checked(calibrated, gold)
     scores: dict[str, Any] = {"temperature": float(temperature)}
-    for name, t in (("before", 1.0), ("after", temperature)):
+    for name, t in (("before", 1 / temperature), ("after", 1.0)):
         p_nc = apply(logits_nc, t)
         bins = reliability(p_nc.max(axis=1), p_nc.argmax(axis=1) == gold_n)
         scores[name] = {"ece": calibration_error(bins), "log_loss": log_loss(gold_n, p_nc)}

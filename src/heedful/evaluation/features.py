@@ -54,12 +54,34 @@ class TextFeatures:
     measures of overlap.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, vocabulary: Sequence[str] | None = None, idf: Any = None) -> None:
+        """New, or as they were fitted: the n-grams in the order of their features, and the weight of each."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         self.vectoriser = TfidfVectorizer(
-            analyzer=_one_and_two, sublinear_tf=True, max_features=LARGEST_VOCABULARY, dtype=np.float64
+            analyzer=_one_and_two,
+            vocabulary=vocabulary,
+            sublinear_tf=True,
+            max_features=LARGEST_VOCABULARY,
+            dtype=np.float64,
         )
+        if vocabulary is not None:
+            self.vectoriser.idf_ = np.asarray(idf, dtype=np.float64)
+
+    @property
+    def vocabulary(self) -> list[str]:
+        known: dict[str, int] = self.vectoriser.vocabulary_
+        return sorted(known, key=known.__getitem__)
+
+    @property
+    def idf(self) -> Any:
+        """The weight of each n-gram (float64)."""
+        return self.vectoriser.idf_
+
+    @staticmethod
+    def width(vocabulary: int, pairs: bool) -> int:
+        """Features of an example."""
+        return 3 * vocabulary + 4 if pairs else vocabulary
 
     def fit(self, texts: Sequence[str], pairs: Sequence[str] | None) -> "TextFeatures":
         self.vectoriser.fit([*texts, *(pairs or ())])

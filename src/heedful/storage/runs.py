@@ -1,6 +1,7 @@
 """The files of a run and of a study, read back: the one reader for tables, statistics, reports, mirrors and Python.
 Whatever is optional may be missing; whatever is damaged is named."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,19 +75,64 @@ def study_of(run: Path) -> Path | None:
 
 
 def read_run(directory: Path) -> Run:
-    manifest = read_object(directory / "manifest.json")
+    remedy = f"restore it, or delete {directory} and run again"
+    manifest = read_object(directory / "manifest.json", remedy)
     _check_format(manifest, directory / "manifest.json")
-    metrics = read_object(directory / "metrics.json") if (directory / "metrics.json").exists() else {}
-    return Run(directory, manifest, metrics, read_lines(directory / "log.jsonl"))
+    metrics = read_object(directory / "metrics.json", remedy) if (directory / "metrics.json").exists() else {}
+    return Run(directory, manifest, metrics, read_lines(directory / "log.jsonl", remedy))
 
 
 def finished_run(directory: Path) -> Run | None:
-    """The run, if it is done; None if it is not there, under way or damaged: whoever runs it says what is wrong."""
+    """The run, if it is done and whole; None if it is not there, under way or damaged: whoever runs it makes it again,
+    or says what is wrong."""
     try:
         run = read_run(directory)
     except RequestError:
         return None
-    return run if run.manifest.get("state") == "done" and run.metrics else None
+    return run if run.manifest.get("state") == "done" and run.metrics and _is_whole(run) else None
+
+
+def run_files(directory: Path) -> dict[str, int]:
+    """What a finished run has left beside its metrics, and how many bytes of each: its manifest says so."""
+    paths = [p for folder in ("predictions", "values") for p in sorted((directory / folder).glob("*.tsv"))]
+    paths += sorted((directory / "model").rglob("*"))
+    return {path.relative_to(directory).as_posix(): path.stat().st_size for path in paths if path.is_file()}
+
+
+def _is_whole(run: Run) -> bool:
+    """Whether the model can be read, and every file that the run says it has left is there at its length. An older run
+    says nothing of its files."""
+    try:
+        sizes = {name: (run.directory / name).stat().st_size for name in mapping(run.manifest, "files")}
+    except OSError:
+        return False
+    return sizes == mapping(run.manifest, "files") and has_weights(run.directory / "model")
+
+
+def has_weights(model: Path) -> bool:
+    """Whether a model directory has its config.json and weights, each file as long as its header says. Cheap: no weight
+    is read."""
+    try:
+        read_object(model / "config.json")
+        weights = {path.name: _is_whole_file(path) for path in model.glob("*.safetensors")}
+    except (OSError, RequestError):
+        return False
+    return "model.safetensors" in weights and all(weights.values())
+
+
+def _is_whole_file(path: Path) -> bool:
+    """A safetensors file: the length of its header in eight bytes, the header as JSON, the tensors that it names."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        size = path.stat().st_size
+        if length > size - 8:
+            return False
+        try:
+            header = json.loads(file.read(length))
+            ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+            return False
+    return size == 8 + length + max(ends, default=0)
 
 
 def read_study(directory: Path) -> Study:
@@ -105,14 +151,16 @@ def read_study(directory: Path) -> Study:
 
 
 def begun(study: Study) -> list[tuple[dict[str, Any], Run]]:
-    """The runs that have files: those that study.json names, then those under way, which it will name at their end."""
+    """The runs that have files: those that study.json names, then those that it does not: under way, or of another
+    request in the same place."""
     runs = [(entry, run) for entry, run in study.runs if run is not None]
     known = {str(entry.get("name")) for entry, _ in study.runs}
     for path in sorted((study.directory / "runs").glob("*/manifest.json")):
         name = path.parent.name
         if name not in known:
             run = read_run(path.parent)
-            runs.append(({"name": name, "setting": name.rpartition("-seed")[0], "state": "running"}, run))
+            state = "done" if run.done else "running"
+            runs.append(({"name": name, "setting": name.rpartition("-seed")[0], "state": state}, run))
     return runs
 
 

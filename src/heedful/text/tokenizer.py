@@ -95,7 +95,7 @@ class Tokenizer:
         try:
             encodings = self._core.encode_batch(rows) if offsets else self._core.encode_batch_fast(rows)
         except (TypeError, UnicodeError):
-            raise RequestError(_why_not_text(rows)) from None
+            raise RequestError(_why_not_encoded(rows)) from None
         public = self._pieces.public if self._pieces else None
         result = []
         for row, encoding in zip(rows, encodings, strict=True):
@@ -241,14 +241,22 @@ def longest_first(n_a: int, n_b: int, room: int) -> tuple[int, int]:
     return (long, short) if n_a > n_b else (short, long)
 
 
-def _why_not_text(rows: Sequence[object]) -> str:
+def why_no_texts(rows: Sequence[object]) -> str:
+    """Which row is neither a text nor a pair of texts, in a sentence; nothing if all are."""
     for i, row in enumerate(rows):
-        parts = row if isinstance(row, tuple | list) else (row,)
         if isinstance(row, tuple | list) and len(row) != 2:
             return f"Row {i} of the texts has {len(row)} parts; give a string, or a pair of strings."
-        for part in parts:
+        for part in row if isinstance(row, tuple | list) else (row,):
             if not isinstance(part, str):
                 return f"Row {i} of the texts is {type(part).__name__}, not text; give a string, or a pair of strings."
+    return ""
+
+
+def _why_not_encoded(rows: Sequence[Text]) -> str:
+    if reason := why_no_texts(rows):
+        return reason
+    for i, row in enumerate(rows):
+        for part in (row,) if isinstance(row, str) else row:
             for at, character in enumerate(part):
                 if "\ud800" <= character <= "\udfff":
                     return (

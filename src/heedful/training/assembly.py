@@ -51,7 +51,7 @@ def read_objective(recipe: Recipe, seed: int, store: SharedStore) -> Objective:
 def assemble(recipe: Recipe, seed: int, objective: Objective, store: SharedStore) -> Assembly:
     device = pick_device(recipe.training.device, "training.device")
     tuning_class: type[Tuning] = plugins.find("tuning", recipe.tuning.method)
-    heads = objective.heads(tuning_class.READS)
+    heads = objective.heads(tuning_class.READING)
     checkpoint, source, origin = _model(recipe, seed, objective, heads)
     if checkpoint.tokenizer is None:
         raise RequestError(f"{source}: has no tokenizer; put tokenizer.json or vocab.txt beside its weights.")

@@ -35,10 +35,11 @@ def dev_judge(recipe: Recipe, parts: Assembly) -> Callable[[], dict[str, Any]] |
 def write_outcome(
     directory: Path, recipe: Recipe, parts: Assembly, progress: Progress, known: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Writes predictions and values of every evaluation set; returns what metrics.json holds. `known`: the baselines'
-    scores, if a study has them for all its runs."""
+    """Calibrates the model, and writes its predictions and values of every evaluation set; returns what metrics.json
+    holds. `known`: the baselines' scores, if a study has them for all its runs."""
     objective = parts.objective
     parts.tuning.train(False)
+    objective.calibrate(parts.tuning.reader)
     sets = {name: known for name, known in objective.sets().items() if name != "test" or recipe.evaluation.test}
     judgements = {name: objective.judge(parts.tuning.reader, name) for name in sets}
     for folder in ("predictions", "values"):

@@ -24,7 +24,7 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
-from heedful.storage.runs import FORMAT
+from heedful.storage.runs import FORMAT, finished_run, run_files
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json, write_text
 from heedful.training.assembly import Assembly, assemble, read_objective
@@ -35,9 +35,9 @@ from heedful.training.progress import Narrator, silent
 from heedful.training.state import Progress
 from heedful.training.threads import threads_of
 
-ENGINE = 1
-"""Of what a step computes: raised when the same recipe and seed would lead to other bits, so that a run that was begun
-before is not continued into a mixture."""
+ENGINE = 2
+"""Of what a step computes and what is made of it at the end: raised when the same recipe and seed would lead to other
+bits, so that a run that was begun before is not continued into a mixture. 2: what is saved and judged is calibrated."""
 _VERSIONS = ("torch", "tokenizers", "safetensors", "numpy", "scikit-learn")
 
 
@@ -63,12 +63,16 @@ def execute(
     _open(directory, recipe, seed)  # what is not ours is refused before anything is written there
     with alone(directory), threads_of(None):
         manifest = _open(directory, recipe, seed)
-        if manifest.get("state") == "done":
+        damaged = manifest.get("state") == "done" and finished_run(directory) is None
+        if manifest.get("state") == "done" and not damaged:
             _tidy(directory)
             return manifest
         torch.set_num_threads(manifest.get("threads") or recipe.training.threads or threads or torch.get_num_threads())
         started = time.monotonic()
         narrator = narrator or Narrator(directory.name, silent if quiet else None)
+        if damaged:
+            narrator.say("finished before, but its files are damaged: it is made again")
+            manifest = _begin_again(directory)
         if store is None:
             store = SharedStore(directory / ".shared")
             store.forget("data")  # they may have changed since an earlier sitting, which is then refused
@@ -97,13 +101,25 @@ def execute(
             narrator.say(f"stopped at mark {progress.marks}: behind the median of earlier settings")
             manifest["pruned"] = progress.marks
         manifest["cost"] = _cost(parts, progress, progress.total_seconds + time.monotonic() - clock)
-        manifest["state"] = "done"
+        manifest["cost"] |= _use(directory / "model", parts)
         write_json(directory / "metrics.json", metrics)
+        manifest["files"] = run_files(directory)
+        manifest["state"] = "done"
         write_json(directory / "manifest.json", manifest)
         _tidy(directory)
         if should_stop():  # asked while the last of it was written
             raise KeyboardInterrupt
         return manifest
+
+
+def _begin_again(directory: Path) -> dict[str, Any]:
+    """A run that was finished and is no longer whole is made anew in its place, as if there had been none. Its manifest
+    stays until the new one is there, so that the directory is known as a run's."""
+    for name in ("metrics.json", "log.jsonl"):
+        (directory / name).unlink(missing_ok=True)
+    for name in ("checkpoints", "predictions", "values"):
+        shutil.rmtree(directory / name, ignore_errors=True)
+    return {}
 
 
 def _tidy(directory: Path) -> None:
@@ -256,6 +272,15 @@ def _cost(parts: Assembly, progress: Progress, total_seconds: float) -> dict[str
         "tokens": spent.tokens,
         **parts.objective.reading(),
         **padding,
+    }
+
+
+def _use(model: Path, parts: Assembly) -> dict[str, Any]:
+    """What it costs to use what was trained."""
+    parts.checkpoint.transformer.eval()
+    return {
+        "prediction_seconds": parts.objective.prediction_seconds(parts.checkpoint, parts.device),
+        "model_bytes": sum(path.stat().st_size for path in model.rglob("*") if path.is_file()),
     }
 
 
