@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from heedful.findings import Run, Study, results
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     # `import heedful` must stay instant, so torch is imported when the first model is asked for.
     if name in {"load", "run", "Model"}:

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,13 @@ import pytest
 import transformers
 
 import heedful
+from heedful.cli import run as run_verb
+from heedful.cli.main import app
+from heedful.errors import RequestError
+from heedful.recipes.reading import read_recipe
+from heedful.studies.parts import StudyPlan
+from heedful.studies.plan import plan_comparison
+from heedful.studies.study import free_place, run_study
 from heedful.text.training import train_wordpiece
 
 
@@ -58,16 +66,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_compare_leaves_a_study(place: Path) -> None:
     study = place / "runs" / "data"
     said = (place / "said.txt").read_text()
-    assert "tfidf (baseline)" in said
+    assert "Use TF-IDF (the best on dev, level with " in said  # all are right about every text, and it is the simplest
     assert "tiny-full" in said
     assert "±" in said
     with (study / "table.csv").open() as file:
         rows = {row["setting"]: row for row in csv.DictReader(file)}
-    assert set(rows) == {"tiny-frozen", "tiny-full"}
-    assert rows["tiny-full"]["n"] == "2"
+    assert set(rows) == {"tiny-frozen", "tiny-full", "tfidf"}
+    assert [rows[name]["n"] for name in ("tiny-frozen", "tiny-full", "tfidf")] == ["1", "2", "1"]
     assert float(rows["tiny-full"]["test_mean"]) > 0.8  # one word tells
     facts = json.loads((study / "study.json").read_text())
-    assert [run["state"] for run in facts["runs"]] == ["done"] * 4
+    assert [run["state"] for run in facts["runs"]] == ["done"] * 3
     assert (study / "report.html").stat().st_size < 6_000_000
     for run in facts["runs"]:
         for name in ("manifest.json", "metrics.json", "log.jsonl", "predictions/test.tsv", "model/config.json"):
@@ -83,12 +91,119 @@ def test_the_same_line_again_repeats_nothing(place: Path) -> None:
     assert runs == {p: t for p, t in before.items() if p in runs}
 
 
-def test_another_study_is_refused_there(place: Path) -> None:
-    arguments = json.loads((place / "arguments.json").read_text())
-    done = command(*arguments, "--set", "training.lr=1e-3", cwd=place)
-    assert done.returncode == 2
-    assert "holds another study" in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_another_study_gets_the_next_free_name_or_is_refused_where_it_was_sent(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    data = {"train": "data.csv", "text": "review", "label": "verdict"}
+    same = {"training": {"epochs": 8, "lr": 3e-3, "max_length": 32}}
+    own = plan_comparison(data, ["tiny"], ["frozen", "full"], range(2), same)
+    other = plan_comparison(data, ["tiny"], ["frozen", "full"], range(2), same, {"full": {"training": {"epochs": 2}}})
+    assert other.settings[1].recipe.training.epochs == 2
+    assert free_place(own, Path("runs/data")) == Path("runs/data")
+    assert free_place(other, Path("runs/data")) == Path("runs/data-2")
+    assert not Path("runs/data-2").exists()
+    with pytest.raises(RequestError, match="runs/data: holds another study"):
+        run_study(other, Path("runs/data"))
+    assert run_verb._default_place(own, "data") == Path("runs/data")
+    assert run_verb._default_place(other, "data") == Path("runs/data-2")
+    assert capsys.readouterr().err == "runs/data holds another study; this one is in runs/data-2\n"
+
+
+def ask(*arguments: str) -> None:
+    """The command, in this process."""
+    app(list(arguments), standalone_mode=False)
+
+
+def test_compare_guesses_columns_and_takes_files_and_settings_for_one_method(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    made: list[StudyPlan] = []
+    monkeypatch.setattr(run_verb, "_run_and_report", lambda plan, *_: made.append(plan))
+    ask("compare", "data.csv", "--test", "data.csv", "--set", "full:training.epochs=2", "--set", "training.lr=1e-3")
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "data.csv: columns taken by name or content: text 'review', label 'verdict'."
+    )
+    frozen, full = (setting.recipe for setting in made[0].settings)
+    assert (full.training.epochs, full.training.lr) == (2, 1e-3)
+    assert not {"epochs", "lr"} & frozen.training.model_fields_set  # a head that is solved has neither
+    assert full.data.model_dump(exclude_defaults=True) == {
+        "train": "data.csv", "test": "data.csv", "text": "review", "label": "verdict",
+    }  # fmt: skip
+    for arguments, said in (
+        (["data.csv", "--set", "ful:training.epochs=2"], "'ful' is not one of the methods compared, frozen, full"),
+        (["data.csv", "--set", "full:data.limit=2"], "are the same for all methods"),
+        (["sst22"], "did you mean 'sst2'"),
+    ):
+        with pytest.raises(RequestError, match=said):
+            ask("compare", *arguments)
+
+
+def test_what_may_be_wrong_is_said_before_training(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    data = {"train": "data.csv", "text": "review", "label": "verdict", "test": "data.csv"}
+    plan = plan_comparison(data, ["tiny"], ["frozen"], range(1))
+
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(plan, place / "said", executor=stop)
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("data: test: 144 texts of 160 also stand in train (rows 2, 3,")
+
+
+def test_predict_a_text_lines_and_pairs(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    best = "runs/data/runs/tiny-full-seed0/model"
+    found = heedful.load(best).predict(["lovely plot", "", "awful film"])
+    ask("predict", best, "lovely plot")
+    one = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[:2] for line in one] == [["row", "label"], ["1", found.labels[0]]]
+    reader, writer = os.pipe()
+    monkeypatch.setattr(sys, "stdin", os.fdopen(reader))
+    os.write(writer, b"lovely plot\r\n\nawful film")
+    os.close(writer)
+    ask("predict", best, "-")
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [line[:2] for line in lines] == [[str(i), label] for i, label in enumerate(found.labels, 1)]
+    with pytest.raises(RequestError, match="about the columns of a file, and the text 'lovely plot' has none"):
+        ask("predict", best, "lovely plot", "--text", "review")
+    with pytest.raises(RequestError, match=r"no\.csv does not exist"):
+        ask("predict", best, "no.csv")
+    shutil.copytree(best, "pairs")
+    config = json.loads(Path("pairs/config.json").read_text())
+    config["heedful"]["heads"]["classify"]["of_pairs"] = True
+    Path("pairs/config.json").write_text(json.dumps(config))
+    with pytest.raises(
+        RequestError, match=r"pairs was trained on pairs of texts: beside 'review', .*--pair: 'verdict'\."
+    ):
+        ask("predict", "pairs", "data.csv")
+    with pytest.raises(RequestError, match="give it two"):
+        ask("predict", "pairs", "lovely plot")
+    expected = heedful.load("pairs").predict([("lovely plot", "awful film")]).labels
+    capsys.readouterr()
+    ask("predict", "pairs", "lovely plot", "awful film")
+    assert capsys.readouterr().out.splitlines()[1].split("\t")[:2] == ["1", *expected]
+
+
+def test_a_recipe_is_printed_as_toml_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask("recipes", "rte-minilm-full")
+    path = tmp_path / "x.toml"
+    path.write_text(capsys.readouterr().out)
+    assert read_recipe(path) == read_recipe("rte-minilm-full")
+
+
+def test_what_the_package_shows(place: Path) -> None:
+    code = "import sys, heedful; print(sorted(n for n in dir(heedful) if n[0] != '_'), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{sorted(heedful.__all__)} False\n"
+    assert all(hasattr(heedful, name) for name in dir(heedful))
 
 
 def test_predict_keeps_the_order_and_agrees_with_python(place: Path) -> None:
@@ -196,13 +311,13 @@ def test_mistakes_are_one_sentence(place: Path, arguments: list[str], words: str
 def test_a_recipe_runs_from_the_command_and_from_python(place: Path) -> None:
     (place / "own.toml").write_text(
         f'seeds = [3]\n[model]\nname = "{place / "tiny"}"\n[data]\ntrain = "{place / "data.csv"}"\ntext = "review"\n'
-        'label = "verdict"\n[tuning]\nmethod = "frozen"\n[training]\nepochs = 2\nmax_length = 32\n'
+        'label = "verdict"\n[tuning]\nmethod = "frozen"\n[training]\nmax_length = 32\n'
     )
     done = command("run", "own.toml", cwd=place)
     assert done.returncode == 0, done.stderr
     assert (place / "runs" / "own" / "runs" / "own-seed3" / "metrics.json").exists()
     study = heedful.run(place / "own.toml", out=place / "again")
-    assert [row["n"] for row in study.table] == [1]
+    assert [(row["setting"], row["n"]) for row in study.table] == [("own", 1), ("tfidf", 1)]
     first, second = (
         p / "runs" / "own-seed3" / "predictions" / "test.tsv" for p in (place / "runs" / "own", place / "again")
     )
@@ -247,7 +362,7 @@ def test_a_search_from_the_command(place: Path) -> None:
     done = command("run", "own.toml", "--sweep", "training.lr=1e-5,1e-2", "--out", "searched", cwd=place)
     assert done.returncode == 0, done.stderr
     assert "* best on dev: run again with fresh seeds" in done.stdout
-    assert "own-2-chosen" in done.stdout
+    assert "own-2-final" in done.stdout
     rows = list(csv.DictReader((place / "searched" / "table.csv").open(newline="")))
     assert [row["training.lr"] for row in rows][:2] == ["1e-05", "0.01"]
     assert [row["test_mean"] != "" for row in rows] == [False, False, True]

@@ -89,6 +89,12 @@ ENCODINGS = [
 ]
 
 SHAPES = [
+    Case(
+        "excel's first line",
+        "a.csv",
+        b"sep=;\ntext;label\na;pos\n",
+        error="line 1, is Excel's 'sep=', .*remove the line",
+    ),
     Case("semicolons", "a.csv", b"text;label\na, b;pos\nc;neg\n", labels=["pos", "neg"], texts=["a, b", "c"]),
     Case("tabs in a csv", "a.csv", GOOD.replace(",", "\t").encode(), **TWO),
     Case("a tab in a cell", "a.csv", b"text,label\na\tb,pos\nc,neg\n", labels=["pos", "neg"], texts=["a\tb", "c"]),
@@ -291,7 +297,7 @@ LABELS = [
         "a.csv",
         b"text,label\na,NaN\nb,pos\n",
         labels=["NaN", "pos"],
-        note="'NaN' looks like a missing value",
+        note="'NaN' .1 row. looks like a missing value",
     ),
     Case(
         "a kind unheard of",

@@ -37,7 +37,8 @@ def test_awful_file(case: Case, tmp_path: Path) -> None:
         assert dataset.train.scores == case.scores
         assert dataset.kind == ("score" if case.scores else "classes")
         assert dataset.train.texts == case.texts or case.texts is None
-        assert any(re.search(case.note, note) for note in ["", *dataset.notes]), dataset.notes
+        said = [*dataset.notes, *(check["sentence"] for check in dataset.checks if check["state"] == "warn")]
+        assert any(re.search(case.note, sentence) for sentence in ["", *said]), said
     assert [found.name for found in tmp_path.iterdir()] == [case.file]
     assert path.read_bytes() == case.content
 
@@ -97,6 +98,7 @@ def test_a_missing_column_is_said_before_the_first_row(tmp_path: Path) -> None:
         ({"name": "sst2", "train": "a.csv"}, "either a name"),
         ({"name": "tickets", "text": "text"}, "leave text out"),
         ({"name": "tickets", "split_seed": 3}, "leave split_seed out"),
+        ({"name": "tickets", "header": False}, "leave header out"),
         ({"name": "tickets", "label": "also"}, "without a label 'also'"),
         ({"name": "tickets", "kind": "score"}, "has classes, not kind = 'score'"),
         ({"name": "tickets", "options": {"size": 3}}, "no option size = 3"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.data.checks import check_splits, label_balance, score_range, word_lengths
+from heedful.data.checks import CHECKS, check_splits, label_balance, score_range, word_lengths
 from heedful.data.examples import load_dataset
 from heedful.data.records import Examples
 from heedful.errors import RequestError
@@ -23,12 +23,12 @@ def test_each_finding() -> None:
     test = make(("a", "x"), ("c", "y"), ("c", "y"))
     found = {(f.check, f.split): (f.count, f.rows, f.sentence) for f in check_splits({"train": train, "test": test})}
     assert found == {
-        ("empty", "train"): (1, [5], "train: 1 text is empty (row 5)."),
+        ("empty texts", "train"): (1, [5], "train: 1 text is empty (row 5)."),
         ("duplicates", "train"): (2, [3, 4], "train: 2 rows repeat an earlier text (rows 3, 4)."),
-        ("conflict", "train"): (1, [2, 4], "train: 1 text has different labels in different rows (rows 2, 4)."),
+        ("contradictions", "train"): (1, [2, 4], "train: 1 text has different labels in different rows (rows 2, 4)."),
         ("duplicates", "test"): (1, [3], "test: 1 row repeats an earlier text (row 3)."),
         ("leakage", "test"): (1, [1], "test: 1 text of 3 also stands in train (row 1)."),
-        ("labels", "train"): (1, [], "The label 'z' occurs in train alone (1 row)."),
+        ("labels in one set", "train"): (1, [], "The label 'z' occurs in train alone (1 row)."),
     }
 
 
@@ -60,10 +60,10 @@ TRAIN = [(f"t{i}", "yes" if i % 2 else "no") for i in range(100)]
 @pytest.mark.parametrize(
     ("labels", "reason"),
     [
-        (["-1"] * 5, "its labels are all -1"),
+        (["-1"] * 5, "its labels are all '-1', which no row of train has"),
+        (["unknown"] * 5, "its labels are all 'unknown', which no row of train has"),
         ([""] * 5, "it has no labels"),
-        (["no"] * 20, "its labels are all 'no', a placeholder"),
-        (["no"] * 19, ""),
+        (["no"] * 400, ""),  # one class of train's: real labels, however unlikely
         (["no", "yes"], ""),
     ],
 )
@@ -76,7 +76,15 @@ def test_hidden_labels_of_a_test_file(tmp_path: Path, labels: list[str], reason:
     assert dataset.hidden == (("test",) if reason else ())
     assert (dataset.test.labels is None) == bool(reason)
     assert dataset.labels == ("no", "yes")
-    assert not reason or any(note.startswith(f"test: {reason}") for note in dataset.notes)
+    (check,) = [check for check in dataset.checks if check["name"] == "hidden labels"]
+    assert check["state"] == ("warn" if reason else "pass")
+    assert not reason or check["sentence"].startswith(f"test: {reason}, so its labels count as hidden")
+
+
+def test_scores_that_are_all_alike_are_hidden(tmp_path: Path) -> None:
+    train = csv(tmp_path / "train.csv", [(f"t{i}", str(i % 6 / 2)) for i in range(60)])
+    test = csv(tmp_path / "test.csv", [(f"u{i}", "0.0") for i in range(12)])
+    assert load_dataset(train=train, test=test, text="text", label="label").hidden == ("test",)
 
 
 def test_a_test_file_without_the_column_is_hidden_and_a_dev_file_may_not_be(tmp_path: Path) -> None:
@@ -108,8 +116,13 @@ def test_two_spellings_across_files_are_refused(tmp_path: Path) -> None:
         load_dataset(train=train, test=test, text="text", label="label")
 
 
-def test_leakage_is_in_the_notes(tmp_path: Path) -> None:
+def test_leakage_is_among_the_checks(tmp_path: Path) -> None:
     train = csv(tmp_path / "train.csv", TRAIN)
     test = csv(tmp_path / "test.csv", [("t4", "no"), ("t5", "yes"), ("new", "no")])
-    notes = load_dataset(train=train, test=test, text="text", label="label", dev_share=0).notes
-    assert "test: 2 texts of 3 also stand in train (rows 1, 2)." in notes
+    checks = load_dataset(train=train, test=test, text="text", label="label", dev_share=0).checks
+    found = [check for check in checks if check["state"] == "warn"]
+    sentence = "test: 2 texts of 3 also stand in train (rows 1, 2)."
+    assert found == [{"name": "leakage", "state": "warn", "sentence": sentence, "count": 2, "rows": [1, 2]}]
+    passed = {check["name"]: check["sentence"] for check in checks if check["state"] == "pass"}
+    assert set(passed) == set(CHECKS) - {"leakage"}
+    assert passed["duplicates"] == "No text occurs twice in a set."

@@ -24,6 +24,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_folder(tmp_path / "data")
 
 
+def test_where_a_set_is_looked_for_is_said_truthfully(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_folder(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for value in ("data", "~/data"):
+        monkeypatch.setenv("HEEDFUL_DATA", value)
+        assert where_from(NAMED["sst2"]) == (str(tmp_path / "data" / "sst2"), True)
+        assert len(load_dataset(name="sst2").train) == 24
+    monkeypatch.setenv("HEEDFUL_DATA", "~/nothing")
+    with pytest.raises(RequestError, match=rf"HEEDFUL_DATA=~/nothing \(that is {tmp_path}/nothing\) is not a folder"):
+        load_dataset(name="sst2")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("HEEDFUL_DATA", "empty")
+    with pytest.raises(RequestError, match=rf"{tmp_path}/empty has no cfimdb/cfimdb-train\.txt\) and not on the hub"):
+        load_dataset(name="cfimdb")
+    monkeypatch.delenv("HEEDFUL_DATA")
+    with pytest.raises(RequestError, match=r"cfimdb is not here \(HEEDFUL_DATA is not set\)"):
+        load_dataset(name="cfimdb")
+
+
 def sizes(dataset: Any) -> dict[str, int]:
     return {name: len(examples) for name, examples in dataset.splits().items()}
 
@@ -183,7 +205,8 @@ def test_glue_from_the_hub(
     assert dataset.test.texts[1] == f"validation {columns[0]} 1"
     assert (dataset.test.pairs is None) == (len(columns) == 1)
     said = capsys.readouterr()
-    assert said.err == f"fetching nyu-mll/glue from the hub: 2 files for {name}\n"
+    looked = "" if name in ("mrpc", "cola", "stsb") else " (HEEDFUL_DATA is not set)"
+    assert said.err == f"fetching nyu-mll/glue from the hub: 2 files for {name}{looked}\n"
     assert said.out == ""
     assert f"{name}: from nyu-mll/glue on the hub." in dataset.notes
 
@@ -231,9 +254,11 @@ def test_the_cache_needs_no_fetching_and_says_nothing(hub: Hub, capsys: pytest.C
 
 
 def test_a_hub_out_of_reach_is_one_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WorkError, match=r"rte: not in HEEDFUL_DATA.*cannot be reached \(no connection\).*rte/"):
+    with pytest.raises(
+        WorkError, match=r"rte: not here \(HEEDFUL_DATA is not set\).*cannot be reached \(no connection\).*rte/"
+    ):
         load_dataset(name="rte")
-    with pytest.raises(RequestError, match=r"cfimdb is not on the hub; set HEEDFUL_DATA .*cfimdb/cfimdb-train\.txt"):
+    with pytest.raises(RequestError, match=r"and not on the hub; set HEEDFUL_DATA .*cfimdb/cfimdb-train\.txt"):
         load_dataset(name="cfimdb")
     for error, kind, said in (
         (ConnectionError("refused"), WorkError, "refused"),

@@ -47,7 +47,10 @@ def test_the_list_says_where_each_comes_from(folder: Path) -> None:
 def test_the_list_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEEDFUL_DATA", raising=False)
     facts = {entry["name"]: entry for entry in json.loads(run("--json"))}
-    assert (facts["cfimdb"]["from"], facts["cfimdb"]["present"]) == ("needs HEEDFUL_DATA", False)
+    assert (facts["cfimdb"]["from"], facts["cfimdb"]["present"]) == (
+        "HEEDFUL_DATA is not set, and it is not on the hub",
+        False,
+    )
 
 
 def test_show_a_named_set(folder: Path) -> None:
@@ -101,7 +104,7 @@ def test_show_what_cannot_be_learned_from(tmp_path: Path) -> None:
     [
         (["show", "sst22"], "did you mean 'sst2'"),
         (["show", "no/such.csv"], "no/such.csv does not exist"),
-        (["show", "tickets", "--text", "text"], "leave --text and --pair out"),
+        (["show", "tickets", "--text", "text"], "leave --text, --pair and --header out"),
         (["show", "arithmetic", "--label", "sign"], "without a label 'sign'"),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.show import print_json
+from heedful.cli.show import Header, print_json
 
 app = typer.Typer(
     help="List the data sets that have a name here, or look at one, or at a file.", invoke_without_command=True
@@ -60,12 +60,13 @@ def show(
     text: Annotated[str | None, typer.Option(help="The column with the text.", metavar="COL")] = None,
     label: Annotated[str | None, typer.Option(help="The column with the label or score.", metavar="COL")] = None,
     pair: Annotated[str | None, typer.Option(help="The column with the second sentence.", metavar="COL")] = None,
+    header: Header = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
 ) -> None:
     """Sizes, label balance, lengths, three examples, and what may be wrong. Columns are guessed if that is safe."""
     from heedful.data.look import look_at
 
-    facts = look_at(source, text, pair, label)
+    facts = look_at(source, text, pair, label, header)
     if as_json:
         print_json(facts)
         return
@@ -82,10 +83,13 @@ def show(
         _print_balance(facts)
     _print_examples(facts)
     print()
-    if not facts["notes"]:
-        print("Nothing to note.")
     for note in facts["notes"]:
         _print_wrapped(note, "- ", "  ")
+    warned = [check for check in facts["checks"] if check["state"] == "warn"]
+    for check in warned:
+        _print_wrapped(check["sentence"], "! ", "  ")
+    passed = len(facts["checks"]) - len(warned)
+    print(f"{passed} of {passed + len({check['name'] for check in warned})} checks passed.")
 
 
 def _print_sizes(facts: dict[str, Any]) -> None:

@@ -125,7 +125,7 @@ def _check_folders() -> Iterator[Finding]:
     data = os.environ.get("HEEDFUL_DATA")
     if not data:
         yield Finding("data", "HEEDFUL_DATA is not set", "absent", "set it to a folder of data sets if you have one")
-    elif not Path(data).is_dir():
+    elif not Path(data).expanduser().is_dir():
         yield Finding("data", f"HEEDFUL_DATA={data} is not a folder", "problem", "correct it or unset it")
     else:
         yield Finding("data", data, "ok")
@@ -152,7 +152,7 @@ def _stored_activations(model: str) -> Path:
     name = f"sanity_check_{Path(model).name.replace('-', '_')}.npz"
     if not data:
         raise RequestError("--sanity needs --against FILE.npz, or HEEDFUL_DATA with the folder sanity/ in it.")
-    return Path(data) / "sanity" / name
+    return Path(data).expanduser() / "sanity" / name
 
 
 def check_activations(source: str, path: Path, tolerance: float = 1e-4) -> Finding:
@@ -162,7 +162,8 @@ def check_activations(source: str, path: Path, tolerance: float = 1e-4) -> Findi
     import numpy as np
     import torch
 
-    from heedful.api import load
+    from heedful.checkpoints.directory import read_model
+    from heedful.checkpoints.finding import find
     from heedful.models.batch import Batch
 
     try:
@@ -171,7 +172,7 @@ def check_activations(source: str, path: Path, tolerance: float = 1e-4) -> Findi
         states, pooled = stored["last_hidden_state"], stored["pooler_output"]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise RequestError(f"{path}: not a file of stored activations ({error}).") from None
-    transformer = load(source, body_only=True).transformer
+    transformer = read_model(find(source), body_only=True).transformer
     try:
         with torch.inference_mode():
             batch = Batch(torch.from_numpy(ids), torch.from_numpy(mask))

@@ -25,6 +25,8 @@ def inspect(
     """Show the parts of a model: shapes, parameter counts, memory, labels, tokenizer, where each tensor came from."""
     if (model is None) == (shape is None):
         raise RequestError("inspect takes either a model or --shape NAME.")
+    if model is not None and _inspect_tfidf(model, revision, as_json):
+        return
     checkpoint, source = _load_checkpoint(model, shape, revision, body_only)
     facts = describe(checkpoint, source)
     if as_json:
@@ -33,16 +35,49 @@ def inspect(
         _print_facts(facts)
 
 
+def _inspect_tfidf(model: str, revision: str | None, as_json: bool) -> bool:
+    """Whether it is a TF-IDF model, which has little to show."""
+    from heedful.checkpoints.finding import find
+    from heedful.checkpoints.tfidf import is_tfidf, read_tfidf
+
+    directory = find(model, revision)
+    if not is_tfidf(directory):
+        return False
+    tfidf = read_tfidf(directory)
+    words, weights = len(tfidf.features.idf), int(tfidf.linear.weight_kf.size + tfidf.linear.bias_k.size)
+    stored = sum(path.stat().st_size for path in directory.iterdir() if path.is_file())
+    facts = {
+        "source": model,
+        "family": "tfidf",
+        "labels": list(tfidf.labels),
+        "of_pairs": tfidf.pairs,
+        "vocabulary": words,
+        "strength": tfidf.strength,
+        "parameters": {"total": weights, "trainable": weights},
+        "memory": {"weight_bytes": stored},
+    }
+    if as_json:
+        print_json(facts)
+        return True
+    reads = "pairs of texts" if tfidf.pairs else "texts"
+    print(f"{model}: TF-IDF with a linear model (strength {tfidf.strength:g}), for {reads}")
+    print(f"parameters  {weights:,}")
+    print(f"vocabulary  {words:,} words and neighbours")
+    print(f"labels      {', '.join(tfidf.labels) or 'none: it gives a score'}")
+    print(f"on disk     {size(stored)}")
+    return True
+
+
 def _load_checkpoint(
     model: str | None, shape: str | None, revision: str | None, body_only: bool
 ) -> "tuple[Checkpoint, str]":
-    from heedful.api import load
+    from heedful.checkpoints.directory import Checkpoint, read_model
+    from heedful.checkpoints.finding import find
 
     if model is not None:
-        return load(model, revision=revision, body_only=body_only).checkpoint, model
+        return read_model(find(model, revision), body_only=body_only), model
     import torch
 
-    from heedful.checkpoints.directory import Checkpoint
     from heedful.checkpoints.families import family_of
     from heedful.models.shape import NAMED_SHAPES
     from heedful.models.transformer import Transformer

@@ -1,63 +1,187 @@
-"""`heedful predict`: a label and the probability of every class for each row of a file, in its order."""
+"""`heedful predict`: a label and the probability of every class for each text, in their order."""
 
 import csv
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from heedful.cli.show import Header
 from heedful.errors import RequestError, WorkError
 
 if TYPE_CHECKING:
-    from heedful.api import Model
+    from heedful.api import Predictor
 
 _WINDOW = 2048
 _FORMATS = {".tsv": "excel-tab", ".csv": "excel", ".jsonl": ""}
+Rows = list[tuple[int, Any]]
+"""Texts or pairs, each with its number."""
 
 
 def predict(
     model: Annotated[str, typer.Argument(help="A model directory with a classification head.")],
-    file: Annotated[Path, typer.Argument(help="The texts: CSV, TSV, JSONL or Parquet.")],
+    texts: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|-|TEXT…",
+            help="A file (CSV, TSV, JSONL, Parquet); - for lines from the standard input, a tab between the texts of a "
+            "pair; or the text itself, two for a pair.",
+        ),
+    ],
     text: Annotated[str | None, typer.Option(help="The column with the text.")] = None,
     pair: Annotated[str | None, typer.Option(help="The column with the second text.")] = None,
+    header: Header = None,
     out: Annotated[Path | None, typer.Option(help="A .tsv, .csv or .jsonl file; default: TSV to the screen.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Probabilities as they were before calibration.")] = False,
 ) -> None:
-    """Predict every row of a file, streaming: memory does not grow with it."""
+    """Predict a text, or every row of a file, streaming: memory does not grow with it."""
     from heedful.api import load
-    from heedful.data.columns import guess_columns
-    from heedful.data.files import read_rows
 
     if out is not None and out.suffix not in _FORMATS:
         raise RequestError(f"{out}: the ending must be .tsv, .csv or .jsonl.")
+    is_file = len(texts) == 1 and texts[0] != "-" and _is_file(texts[0])
+    if not is_file and (text is not None or pair is not None or header is not None):
+        _refuse_options(texts)
     loaded = load(model)
     loaded.predict([])  # a model that cannot predict is refused before anything is written
-    text, pair, _, note = guess_columns(file, text, pair, None)
-    if note:
-        print(note, file=sys.stderr)
-    rows = ((r.number, (r.text, r.pair) if pair is not None else r.text) for r in read_rows(file, text, pair))
-    if out is None:
-        count, truncated = _write_rows(sys.stdout, "excel-tab", loaded, rows)
+    if is_file:
+        windows = _from_file(Path(texts[0]), loaded, model, text, pair, header)
+    elif texts == ["-"]:
+        windows = _from_lines(loaded, model)
     else:
-        count, truncated = _write_file(out, loaded, rows)
-        print(f"{count} rows in {out}", file=sys.stderr)
+        windows = iter([_from_words(texts, loaded, model)])
+    if out is None:
+        count, truncated = _write_rows(sys.stdout, "excel-tab", loaded, windows, raw)
+    else:
+        count, truncated = _write_file(out, loaded, windows, raw)
+        print(f"{count} {'row' if count == 1 else 'rows'} in {out}", file=sys.stderr)
     if truncated:
         print(f"{truncated} of {count} texts were longer than {loaded.max_length} tokens and were cut", file=sys.stderr)
 
 
-def _write_file(out: Path, model: "Model", rows: Iterator[tuple[int, Any]]) -> tuple[int, int]:
+def _is_file(argument: str) -> bool:
+    """What exists, or is called like a data file; else it is a text."""
+    from heedful.data.files import FORMATS
+
+    try:
+        if argument and Path(argument).exists():
+            return True
+    except (OSError, ValueError):  # longer than a name may be, or with a NUL
+        return False
+    suffixes = [s.lower() for s in Path(argument).suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    return bool(suffixes) and suffixes[-1] in FORMATS and len(argument.split()) == 1
+
+
+def _refuse_options(texts: Sequence[str]) -> None:
+    what = "the lines of the standard input" if texts == ["-"] else f"the text {texts[0][:40]!r}"
+    raise RequestError(
+        f"--text, --pair and --header are about the columns of a file, and {what} has none; leave them out, or check "
+        "the name of the file."
+    )
+
+
+def _from_file(
+    path: Path, model: "Predictor", name: str, text: str | None, pair: str | None, header: bool | None
+) -> Iterator[Rows]:
+    from heedful.data.columns import guess_columns
+    from heedful.data.files import columns_of, find_rule, read_rows
+
+    rule = find_rule(path, header, None, (text, pair))
+    columns = guess_columns(path, rule, text, pair, None, want_label=False)
+    if model.of_pairs and columns.pair is None:
+        others = [c for c in columns_of(path, rule) if c != columns.text]
+        offer = f": {', '.join(map(repr, others[:12]))}" if others else f", which {path} does not have"
+        raise RequestError(
+            f"{name} was trained on pairs of texts: beside {columns.text!r}, name the column with the second text with "
+            f"--pair{offer}."
+        )
+    if model.of_pairs is False and pair is None and columns.pair is not None:
+        raise RequestError(
+            f"{name} was trained on single texts, and {path} has pairs: name the column with --text: "
+            f"{columns.text!r} or {columns.pair!r}."
+        )
+    for note in [*rule.notes, *([columns.note] if columns.note else [])]:
+        print(note, file=sys.stderr)
+    rows = (
+        (r.number, (r.text, r.pair) if columns.pair is not None else r.text)
+        for r in read_rows(path, columns.text, columns.pair, rule=rule)
+    )
+    return iter(lambda: list(islice(rows, _WINDOW)), [])
+
+
+def _from_words(texts: Sequence[str], model: "Predictor", name: str) -> Rows:
+    if model.of_pairs is None and len(texts) > 1:
+        raise RequestError(
+            f"{name} does not say whether it was trained on pairs of texts; give it one text, or a file with "
+            "--text and --pair."
+        )
+    if not model.of_pairs:
+        return list(enumerate(texts, 1))
+    if len(texts) != 2:
+        raise RequestError(
+            f"{name} was trained on pairs of texts: give it two, as in heedful predict {name} "
+            '"the first text" "the second text".'
+        )
+    return [(1, (texts[0], texts[1]))]
+
+
+def _from_lines(model: "Predictor", name: str) -> Iterator[Rows]:
+    """What has come so far is answered at once, as one window; then one waits for more."""
+    number = 0
+    for lines in _arriving_lines():
+        window: Rows = []
+        for raw in lines:
+            number += 1
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                raise RequestError(f"line {number} of the standard input is not UTF-8; convert it.") from None
+            if model.of_pairs:
+                first, tab, second = line.partition("\t")
+                if not tab:
+                    raise RequestError(
+                        f"line {number} of the standard input has no tab, and {name} was trained on pairs of texts; "
+                        "put a tab between the two."
+                    )
+                window.append((number, (first, second)))
+            else:
+                window.append((number, line))
+        yield window
+
+
+def _arriving_lines() -> Iterator[list[bytes]]:
+    """Whole lines as they come, up to a window at a time; the last may lack its end."""
+    from heedful.data.disk import LONGEST
+
+    rest = b""
+    while chunk := os.read(sys.stdin.fileno(), 1 << 16):
+        *lines, rest = (rest + chunk).split(b"\n")  # a line that is not whole waits
+        for start in range(0, len(lines), _WINDOW):
+            yield lines[start : start + _WINDOW]
+        if len(rest) > LONGEST:
+            raise RequestError(
+                f"the standard input has a line longer than {LONGEST // 2**20} MB; give it lines of text."
+            )
+    if rest:
+        yield [rest]
+
+
+def _write_file(out: Path, model: "Predictor", windows: Iterable[Rows], raw: bool) -> tuple[int, int]:
     """The file appears when it is complete."""
     part = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
         part = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            counts = _write_rows(file, _FORMATS[out.suffix], model, rows)
+            counts = _write_rows(file, _FORMATS[out.suffix], model, windows, raw)
         part.replace(out)
         part = None
     except OSError as error:
@@ -68,15 +192,15 @@ def _write_file(out: Path, model: "Model", rows: Iterator[tuple[int, Any]]) -> t
     return counts
 
 
-def _write_rows(file: TextIO, dialect: str, model: "Model", rows: Iterator[tuple[int, Any]]) -> tuple[int, int]:
+def _write_rows(file: TextIO, dialect: str, model: "Predictor", windows: Iterable[Rows], raw: bool) -> tuple[int, int]:
     regression = len(model.labels) == 1
     columns = ["row", "score"] if regression else ["row", "label", *(f"p:{name}" for name in model.labels)]
     writer = csv.writer(file, dialect=dialect, lineterminator="\n") if dialect else None
     if writer:
         writer.writerow(columns)
     count = truncated = 0
-    while window := list(islice(rows, _WINDOW)):
-        predictions = model.predict([row for _, row in window])
+    for window in windows:
+        predictions = model.predict([row for _, row in window], raw=raw)
         truncated += predictions.truncated
         for i, (number, _) in enumerate(window):
             if predictions.scores is not None:
@@ -87,5 +211,6 @@ def _write_rows(file: TextIO, dialect: str, model: "Model", rows: Iterator[tuple
                 writer.writerow(values)
             else:
                 file.write(json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False) + "\n")
+        file.flush()
         count += len(window)
     return count, truncated

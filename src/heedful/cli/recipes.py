@@ -8,19 +8,23 @@ from heedful.cli.show import print_json
 
 
 def recipes(
-    show: Annotated[str | None, typer.Argument(help="Print this built-in recipe.")] = None,
+    show: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Print this built-in recipe: TOML that `heedful run` takes.")
+    ] = None,
     explain: Annotated[
         str | None, typer.Option(help="Explain a key such as training.lr, a table, or all.", metavar="KEY")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
 ) -> None:
     """List the built-in recipes, print one, or explain a key of the schema."""
-    from heedful.recipes.reading import all_keys, builtin_names, explain_key, read_recipe, read_toml
+    from heedful.recipes.reading import all_keys, builtin_names, explain_key, read_recipe, read_toml, recipe_text
 
     if explain is not None:
         print("\n\n".join(explain_key(k) for k in all_keys()) if explain == "all" else explain_key(explain))
-    elif show is not None:
+    elif show is not None and as_json:
         print_json(read_recipe(show).model_dump(mode="json", exclude_defaults=True))
+    elif show is not None:
+        print(recipe_text(show)[0].removesuffix("\n"))
     elif as_json:
         print_json({name: read_recipe(name).model_dump(mode="json", exclude_defaults=True) for name in builtin_names()})
     else:
@@ -28,4 +32,5 @@ def recipes(
             content, _ = read_toml(name)  # as it is: checking it would wait for torch
             model, method = content["model"], content.get("tuning", {}).get("method", "full")
             print(f"{name:<28} {model.get('name') or model.get('shape')}, {method}, {content['data']['name']}")
-        print("\nheedful run NAME runs one; heedful recipes --explain KEY explains a key (all: every one).")
+        print("\nheedful run NAME runs one; heedful recipes NAME prints it, to change and run as a file of yours;")
+        print("heedful recipes --explain KEY explains a key (all: every one).")

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heedful.cli.show import Header
+from heedful.errors import RequestError
+
 if TYPE_CHECKING:
     from heedful.studies.parts import StudyPlan
 
-Out = Annotated[Path | None, typer.Option(help="Directory of the results; the same line again goes on there.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Directory of the results; the same line again goes on there. Default: runs/NAME, NAME-2, …"),
+]
 Sweeps = Annotated[
     list[str] | None, typer.Option("--sweep", help="Try several values: training.lr=1e-4,3e-4", metavar="KEY=V,V")
 ]
@@ -43,18 +49,42 @@ def run(
         name,
         None if seeds is None else range(seeds),
     )
-    _run_and_report(plan, out or Path("runs") / name, workers, on)
+    _run_and_report(plan, out or _default_place(plan, name), workers, on)
 
 
 def compare(
     data: Annotated[str, typer.Argument(help="A file (CSV, TSV, JSONL, Parquet) or a name that `heedful data` lists.")],
-    text: Annotated[str | None, typer.Option(help="The column with the text.")] = None,
-    label: Annotated[str | None, typer.Option(help="The column with the label or score.")] = None,
+    text: Annotated[str | None, typer.Option(help="The column with the text; guessed if there is no doubt.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column with the label or score; guessed likewise.")] = None,
     pair: Annotated[str | None, typer.Option(help="The column with the second text of a pair.")] = None,
+    dev: Annotated[
+        str | None, typer.Option(help="A file to choose on; default: a part of DATA.", metavar="FILE")
+    ] = None,
+    test: Annotated[str | None, typer.Option(help="A file to report on; default: likewise.", metavar="FILE")] = None,
+    header: Header = None,
     models: Annotated[str, typer.Option(help="Models, separated by commas.")] = "minilm",
     methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "frozen,full",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0.")] = 3,
-    settings: Sets = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Change a key, of all or of one method: full:training.epochs=2", metavar="KEY=VALUE"
+        ),
+    ] = None,
+    until_decided: Annotated[
+        bool,
+        typer.Option("--until-decided", help="Add seeds until each comparison with the chosen one is decided."),
+    ] = False,
+    difference: Annotated[
+        float | None,
+        typer.Option(
+            help="With --until-decided: settings that differ by less are alike; default: 0.02, or 2 % of the score of "
+            "a metric without an upper end."
+        ),
+    ] = None,
+    max_seeds: Annotated[
+        int | None, typer.Option(min=2, help="With --until-decided: the most seeds of a setting; default: 20.")
+    ] = None,
     sweep: Sweeps = None,
     curve: Curve = None,
     out: Out = None,
@@ -62,15 +92,17 @@ def compare(
     on: On = None,
 ) -> None:
     """Which approach on my data: models × methods × seeds, beside baselines, ending in a table and a report."""
-    from heedful.data.named import NAMED
-    from heedful.recipes.reading import parse_settings, sweep_settings
+    from heedful.recipes.reading import parse_settings, settings_by_method, sweep_settings
     from heedful.studies.plan import plan_comparison
 
-    source: dict[str, Any] = {"name": data} if data in NAMED and not Path(data).is_file() else {"train": data}
-    source |= {k: v for k, v in (("text", text), ("label", label), ("pair", pair)) if v is not None}
-    changes = parse_settings([*(settings or []), *sweep_settings(sweep or [], curve)])
-    plan = plan_comparison(source, _split_names(models), _split_names(methods), range(seeds), changes)
-    _run_and_report(plan, out or Path("runs") / Path(data).stem, workers, on)
+    compared = _split_names(methods)
+    for_all, for_methods = settings_by_method(settings or [], compared)
+    changes = parse_settings([*for_all, *sweep_settings(sweep or [], curve)])
+    given = {"text": text, "pair": pair, "label": label, "dev": dev, "test": test, "header": header}
+    source = _data_table(data, {key: value for key, value in given.items() if value is not None}, changes)
+    plan = plan_comparison(source, _split_names(models), compared, range(seeds), changes, for_methods)
+    plan = _until_decided(plan, until_decided, difference, max_seeds)
+    _run_and_report(plan, out or _default_place(plan, Path(data).name.split(".")[0] or "data"), workers, on)
 
 
 def quickstart(out: Out = None) -> None:
@@ -78,10 +110,69 @@ def quickstart(out: Out = None) -> None:
     from heedful.studies.plan import plan_comparison
 
     plan = plan_comparison({"name": "tickets"}, ["minilm"], ["frozen", "full"], range(2))
-    directory = out or Path("runs") / "quickstart"
+    directory = out or _default_place(plan, "quickstart")
     _run_and_report(plan, directory)
-    print("\nOn your own data: heedful compare YOUR.csv --text COLUMN --label COLUMN")
-    print(f"For new texts:    heedful predict {directory / 'best'} FILE.csv --text COLUMN")
+    print("\nOn your own data: heedful compare YOUR.csv")
+
+
+def _data_table(data: str, given: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The [data] of a comparison: a named set, or a file; where the objective reads its columns, those that are not
+    given are guessed."""
+    from heedful import plugins
+    from heedful.data.columns import ask_for_label, guess_columns
+    from heedful.data.files import find_rule
+    from heedful.data.named import NAMED, find_named
+
+    path = Path(data).expanduser()
+    if data in NAMED and not path.is_file():
+        return {"name": data, **given}
+    if not path.exists() and not path.suffix and len(path.parts) == 1:
+        find_named(data)  # says which names there are
+    for table in ("data", "objective"):
+        if not isinstance(changes.get(table, {}), dict):
+            raise RequestError(f"--set {table}: set a key of a table, such as data.dev_share=0.2.")
+    kind = changes.get("objective", {}).get("kind")
+    if kind is not None and not plugins.find("objective", kind).COLUMNS:
+        return {"train": str(path), **given}
+    known = {**given, **changes.get("data", {})}
+    text, pair, label = (known.get(role) for role in ("text", "pair", "label"))
+    rule = find_rule(path, known.get("header"), known.get("quotes"), (text, pair, label))
+    columns = guess_columns(path, rule, text, pair, label)
+    if columns.label is None:
+        raise ask_for_label(path, rule, columns)
+    if columns.note:
+        print(columns.note, file=sys.stderr)
+    found = {"text": columns.text, "pair": columns.pair, "label": columns.label}
+    return {"train": str(path), **given, **{role: name for role, name in found.items() if name is not None}}
+
+
+def _until_decided(plan: "StudyPlan", wanted: bool, difference: float | None, max_seeds: int | None) -> "StudyPlan":
+    from dataclasses import replace
+
+    from heedful.studies.parts import Until
+
+    if not wanted:
+        if difference is not None or max_seeds is not None:
+            raise RequestError("--difference and --max-seeds are for --until-decided; add it, or leave them out.")
+        return plan
+    if plan.search is not None and plan.search.get("curve"):
+        raise RequestError("--until-decided compares settings, and --curve the sizes of one; use one of them.")
+    until = Until(difference) if max_seeds is None else Until(difference, max_seeds)
+    if difference is not None and difference <= 0:
+        raise RequestError(f"--difference {difference:g}: must be above 0.")
+    if until.most_seeds < len(plan.seeds):
+        raise RequestError(f"--max-seeds {until.most_seeds}: is below --seeds {len(plan.seeds)}, with which it begins.")
+    return replace(plan, until=until)
+
+
+def _default_place(plan: "StudyPlan", name: str) -> Path:
+    from heedful.studies.study import free_place
+
+    usual = Path("runs") / name
+    place = free_place(plan, usual)
+    if place != usual:
+        print(f"{usual} holds another study; this one is in {place}", file=sys.stderr)
+    return place
 
 
 def _split_names(names: str) -> list[str]:
@@ -89,6 +180,7 @@ def _split_names(names: str) -> list[str]:
 
 
 def _run_and_report(plan: "StudyPlan", directory: Path, workers: int | None = None, on: str | None = None) -> None:
+    from heedful.report.glance import closing_lines
     from heedful.report.study import write_reports
     from heedful.studies.executors import executor_for
     from heedful.studies.study import raise_failures, run_study
@@ -97,17 +189,17 @@ def _run_and_report(plan: "StudyPlan", directory: Path, workers: int | None = No
     executor = executor_for(on, workers, len(plan.settings) * len(plan.seeds))
     study = run_study(plan, directory, command=command, **executor._asdict())
     write_reports(directory)
-    if any("metric" in row for row in study["table"]):
-        _print_results(study)
+    _print_searched(study)
+    print("\n" + "\n".join(closing_lines(directory)))
     print(f"\nreport  {directory / 'report.html'}")
     raise_failures(study)
 
 
-def _print_results(study: dict[str, Any]) -> None:
-    from heedful.studies.table import judged_set, printed
+def _print_searched(study: dict[str, Any]) -> None:
+    from heedful.studies.table import printed
 
-    chosen = {s["name"] for s in study.get("chosen", [])}
-    searched = [row for row in study["table"] if chosen and row["setting"] not in chosen]
+    final = {s["name"] for s in study.get("final_settings", [])}
+    searched = [row for row in study["table"] if final and row["setting"] not in final and not row.get("baseline")]
     if searched:
         headings, cells, best = printed(searched)
         widths = [max(len(line[i]) for line in [headings, *cells]) for i in range(len(headings))]
@@ -116,16 +208,3 @@ def _print_results(study: dict[str, Any]) -> None:
             mark = " *" if i - 1 in best else ""
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + mark)
         print("* best on dev: run again with fresh seeds, and only then tested")
-    finished = [row for row in study["table"] if "metric" in row and (not chosen or row["setting"] in chosen)]
-    metric = finished[0]["metric"]
-    split = judged_set(finished) or "dev"
-    print(f"\n{'':<24} {split + ' ' + metric:>18}   {'n':>2}  {'seconds':>8}  {'trained':>11}")
-    for name, scores in (study.get("baselines") or {}).items():
-        value = scores.get(split, {}).get(metric)
-        if value is not None:
-            print(f"{name + ' (baseline)':<24} {value:>10.3f}{'':>8}        {scores['seconds']:>8.1f}")
-    for row in finished:
-        mean, std = row.get(f"{split}_mean"), row.get(f"{split}_std")
-        shown = "–" if mean is None else f"{mean:.3f}" + (f" ± {std:.3f}" if std is not None else "")
-        cost = f"{row['training_seconds']:>8.1f}  {row['trainable_parameters']:>11,}"
-        print(f"{row['setting']:<24} {shown:>18}   {row['n']:>2}  {cost}")

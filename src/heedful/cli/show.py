@@ -2,7 +2,14 @@
 
 import json
 import sys
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether the first line names the columns; default: as it looks."),
+]
 
 
 def print_json(facts: Any) -> None:

@@ -1,8 +1,10 @@
 """What may be wrong with data that could be read: plain findings, a sentence each."""
 
+import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +14,40 @@ from heedful.data.records import Examples
 @dataclass(frozen=True)
 class Finding:
     check: str
-    """One word: empty, duplicates, conflict, leakage, labels, rare, balance."""
+    """Its name in `CHECKS`."""
     split: str
     count: int
     rows: list[int]
     """Data rows concerned, in the split's file."""
     sentence: str
+
+
+@dataclass(frozen=True)
+class Check:
+    passed: str
+    """What is said if nothing was found."""
+    kind: str = ""
+    """For "classes" or a "score" alone."""
+    several: bool = False
+    """Only where there are two sets to compare."""
+
+
+CHECKS = {
+    "reading": Check("The files were read by one rule, and nothing about them had to be assumed."),
+    "rows": Check("Every row could be read and has a label."),
+    "hidden labels": Check("The labels of every set are known."),
+    "empty texts": Check("No text is empty."),
+    "duplicates": Check("No text occurs twice in a set."),
+    "contradictions": Check("No text occurs with two different labels in a set."),
+    "leakage": Check("No text of one set occurs in another.", several=True),
+    "label column": Check("The label column looks like one: it holds no identifiers and no free text."),
+    "label spelling": Check("No two labels differ by case or Unicode form alone, and none looks missing.", "classes"),
+    "labels in one set": Check("No label occurs in one set alone.", "classes", several=True),
+    "balance": Check("No label has more than 90 % of a set.", "classes"),
+}
+"""Every check by its name, in the order in which reports list them."""
+_SHOWN_ROWS = 5
+_MISSING = ("nan", "none", "null", "n/a", "na", "?")
 
 
 def check_splits(splits: Mapping[str, Examples]) -> list[Finding]:
@@ -27,8 +57,30 @@ def check_splits(splits: Mapping[str, Examples]) -> list[Finding]:
         findings += _find_empty_texts(name, examples)
         findings += _find_duplicates(name, examples)
     findings += _find_leakage(splits)
+    findings += _find_odd_label_column(splits)
+    findings += _find_odd_spellings(splits)
     findings += _find_label_problems(splits)
     return findings
+
+
+def summary(findings: Sequence[Finding], kind: str | None, splits: Set[str]) -> list[dict[str, Any]]:
+    """Each check that applies: what it found, an entry for each finding, or that it passed. As plain data."""
+    entries: list[dict[str, Any]] = []
+    for name, check in CHECKS.items():
+        found = [finding for finding in findings if finding.check == name]
+        for finding in found:
+            entries.append(
+                {
+                    "name": name,
+                    "state": "warn",
+                    "sentence": finding.sentence,
+                    "count": finding.count,
+                    "rows": finding.rows[:_SHOWN_ROWS],
+                }
+            )
+        if not found and check.kind in ("", kind) and (not check.several or len(splits) > 1):
+            entries.append({"name": name, "state": "pass", "sentence": check.passed, "count": 0, "rows": []})
+    return entries
 
 
 def word_lengths(examples: Examples) -> dict[str, float]:
@@ -76,7 +128,7 @@ def _find_empty_texts(name: str, examples: Examples) -> list[Finding]:
     if not rows:
         return []
     sentence = f"{name}: {count_of(len(rows), 'text is', 'texts are')} empty ({_row_list(rows)})."
-    return [Finding("empty", name, len(rows), rows, sentence)]
+    return [Finding("empty texts", name, len(rows), rows, sentence)]
 
 
 def _row_list(rows: list[int]) -> str:
@@ -103,7 +155,7 @@ def _find_duplicates(name: str, examples: Examples) -> list[Finding]:
             f"{name}: {count_of(len(conflicts), 'text has', 'texts have')} different {what} in different rows "
             f"({_row_list(rows)})."
         )
-        findings.append(Finding("conflict", name, len(conflicts), rows, sentence))
+        findings.append(Finding("contradictions", name, len(conflicts), rows, sentence))
     return findings
 
 
@@ -125,6 +177,56 @@ def _find_leakage(splits: Mapping[str, Examples]) -> list[Finding]:
     return findings
 
 
+def _find_odd_label_column(splits: Mapping[str, Examples]) -> list[Finding]:
+    """Labels that hardly recur or are sentences; scores that are row numbers."""
+    labels = [label for examples in splits.values() for label in examples.labels or []]
+    scores = [score for examples in splits.values() for score in examples.scores or []]
+    different = len(set(labels))
+    if different > 10 and 5 * different > len(labels):
+        sentence = (
+            f"{different:,} different labels in {len(labels):,} rows, fewer than 5 rows each: the label column looks "
+            "like identifiers or free text; is it the right one?"
+        )
+        return [Finding("label column", "", different, [], sentence)]
+    if different and sum(len(label.split()) for label in set(labels)) / different > 6:
+        longest = max(set(labels), key=len)
+        sentence = f"The labels are sentences ({_shortened(longest)}): is the label column the right one?"
+        return [Finding("label column", "", different, [], sentence)]
+    if len(scores) > 20 and len(set(scores)) == len(scores) and all(score.is_integer() for score in scores):
+        sentence = (
+            f"The {len(scores):,} scores are whole numbers and all different: they look like identifiers; is the label "
+            "column the right one?"
+        )
+        return [Finding("label column", "", len(scores), [], sentence)]
+    return []
+
+
+def _find_odd_spellings(splits: Mapping[str, Examples]) -> list[Finding]:
+    """Labels that a reader would take for one, and labels that a program writes where there is none."""
+    counts = Counter(label for examples in splits.values() for label in examples.labels or [])
+    forms: dict[str, list[str]] = defaultdict(list)
+    for label in sorted(counts):
+        forms[" ".join(unicodedata.normalize("NFKC", label).casefold().split())].append(label)
+    findings = []
+    for alike in forms.values():
+        if len(alike) > 1:
+            cased = len({unicodedata.normalize("NFKC", label) for label in alike}) > 1
+            how = "in case" if cased and len({label.casefold() for label in alike}) == 1 else "in case or Unicode form"
+            shown = ", ".join(f"{label!a} ({count_of(counts[label], 'row')})" for label in alike)
+            sentence = f"Labels that differ only {how} are different classes here: {shown}; write them in one way."
+            findings.append(Finding("label spelling", "", sum(counts[label] for label in alike), [], sentence))
+    for label in sorted(counts):
+        if label.casefold() in _MISSING:
+            rows = count_of(counts[label], "row")
+            sentence = f"The label {label!r} ({rows}) looks like a missing value, but is a class here."
+            findings.append(Finding("label spelling", "", counts[label], [], sentence))
+    return findings
+
+
+def _shortened(value: str) -> str:
+    return repr(value if len(value) <= 40 else value[:39] + "…")
+
+
 def _find_label_problems(splits: Mapping[str, Examples]) -> list[Finding]:
     counts = {name: Counter(examples.labels) for name, examples in splits.items() if examples.labels is not None}
     findings = []
@@ -136,7 +238,7 @@ def _find_label_problems(splits: Mapping[str, Examples]) -> list[Finding]:
                 split = splits_with_it[0]
                 n = counts[split][label]
                 sentence = f"The label {label!r} occurs in {split} alone ({count_of(n, 'row')})."
-                findings.append(Finding("labels", split, n, [], sentence))
+                findings.append(Finding("labels in one set", split, n, [], sentence))
     for name, label_counts in counts.items():
         label, most = label_counts.most_common(1)[0] if label_counts else ("", 0)
         total = sum(label_counts.values())

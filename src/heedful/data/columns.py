@@ -1,62 +1,137 @@
-"""Which columns hold text, pair and label, when their names leave no doubt."""
+"""Which columns hold text, pair and label, when their names or what they hold leave no doubt."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from heedful.data.files import columns_of, missing_column
+from heedful.data.delimited import Rule
+from heedful.data.files import missing_column, read_cells
+from heedful.data.labels import parse_number
+from heedful.data.names import LABELS, PAIRS, TEXTS
 from heedful.errors import RequestError
 
-_LABELS = ("label", "labels", "class", "category", "target", "sentiment", "stars", "rating", "score", "intent", "topic")
-_TEXTS = ("text", "sentence", "review", "content", "body", "comment", "message", "tweet", "document", "utterance")
-_PAIRS = (
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question", "sentence"),
-    ("sentence_a", "sentence_b"),
-    ("text1", "text2"),
-    ("text_a", "text_b"),
-    ("question1", "question2"),
-)
+_SAMPLE = 1000
+_NUMBERED = re.compile(r"(.*?)[ _-]?([12ab])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Columns:
+    text: str
+    pair: str | None
+    label: str | None
+    note: str = ""
+    """What was guessed, in a sentence."""
+
+
+@dataclass(frozen=True)
+class _Profile:
+    """What the first rows hold in a column."""
+
+    name: str
+    words: float
+    different: int
+    filled: int
+    numeric: bool
+
+    @property
+    def like_text(self) -> bool:
+        return not self.numeric and self.words >= 3 and self.different > 1
+
+    @property
+    def like_classes(self) -> bool:
+        few = 2 <= self.different <= 50 and 2 * self.different <= self.filled
+        return few and self.words <= 3
 
 
 def guess_columns(
-    path: Path, text: str | None, pair: str | None, label: str | None
-) -> tuple[str, str | None, str | None, str]:
-    """Text, pair and label columns, and a sentence if any was guessed. The label may stay None; a text is needed."""
-    columns = columns_of(path)
+    path: Path, rule: Rule, text: str | None, pair: str | None, label: str | None, want_label: bool = True
+) -> Columns:
+    """The columns that are not given, by their names or else by what they hold. The label may stay None; a text is
+    needed, and if there is a doubt, the sentence that asks names the candidates."""
+    names, cells = read_cells(path, rule)
     for name in (text, pair, label):
-        if name is not None and name not in columns:
-            raise missing_column(path, name, columns)
-    guesses = []
-    if label is None and (match := _only_match(columns, _LABELS, {text, pair})):
-        label = match
-        guesses.append(f"label {label!r}")
+        if name is not None and name not in names:
+            raise missing_column(path, name, names, rule)
+    rows = list(islice(cells, _SAMPLE))
+    profiles = {name: _profile(name, [row.get(name) for row in rows]) for name in names}
+    guessed_label = guessed_text = guessed_pair = None
+    if label is None and want_label:
+        label = guessed_label = _guess_label(names, profiles, {text, pair})
     if text is None:
-        text, second = _guess_text(path, columns, {pair, label})
-        guesses.insert(0, f"text {text!r}")
+        text, second = _guess_text(path, names, profiles, {pair, label})
+        guessed_text = text
         if second is not None and pair is None:
-            pair = second
-            guesses.insert(1, f"pair {pair!r}")
-    return text, pair, label, f"{path.name}: columns taken by their names: {', '.join(guesses)}." if guesses else ""
+            pair = guessed_pair = second
+        if label is None and want_label:
+            label = guessed_label = _guess_label(names, profiles, {text, pair})
+    guesses = (("text", guessed_text), ("pair", guessed_pair), ("label", guessed_label))
+    said = ", ".join(f"{role} {name!r}" for role, name in guesses if name is not None)
+    return Columns(text, pair, label, f"{path.name}: columns taken by name or content: {said}." if said else "")
 
 
-def _only_match(columns: list[str], names: tuple[str, ...], taken: set[str | None]) -> str | None:
-    """The one column with such a name; with several, the first of the names if it is there, since `label` says more
-    than `score`."""
-    matches = {column.casefold(): column for column in columns if column not in taken and column.casefold() in names}
+def ask_for_label(path: Path, rule: Rule, columns: Columns) -> RequestError:
+    """Which column holds the labels: the likely ones first."""
+    names, cells = read_cells(path, rule)
+    rows = list(islice(cells, _SAMPLE))
+    others = [n for n in names if n not in (columns.text, columns.pair)]
+    likely = [n for n in others if n.casefold() in LABELS or _profile(n, [r.get(n) for r in rows]).like_classes]
+    if not others:
+        return RequestError(f"{path} has texts alone, in {columns.text!r}; give it a column of labels.")
+    return RequestError(f"{path}: which column holds the labels? Name it with --label: {_listed(likely or others)}.")
+
+
+def _profile(name: str, values: Sequence[object]) -> _Profile:
+    filled = [str(v).strip() for v in values if v is not None and str(v).strip()]
+    words = sum(len(v.split()) for v in filled) / len(filled) if filled else 0.0
+    numeric = bool(filled) and all(parse_number(v) is not None for v in filled)
+    return _Profile(name, words, len(set(filled)), len(filled), numeric)
+
+
+def _guess_label(names: list[str], profiles: dict[str, _Profile], taken: set[str | None]) -> str | None:
+    """By its name; with several such names, the first of them if it is there, since `label` says more than `score`;
+    else the only column with few values that recur."""
+    matches = {n.casefold(): n for n in names if n not in taken and n.casefold() in LABELS}
     if len(matches) == 1:
         return next(iter(matches.values()))
-    return matches.get(names[0])
+    if matches:
+        return matches.get(LABELS[0])
+    likely = [n for n in names if n not in taken and profiles[n].like_classes]
+    return likely[0] if len(likely) == 1 else None
 
 
-def _guess_text(path: Path, columns: list[str], taken: set[str | None]) -> tuple[str, str | None]:
-    folded = {column.casefold(): column for column in columns if column not in taken}
-    pairs = [(folded[a], folded[b]) for a, b in _PAIRS if a in folded and b in folded]
+def _guess_text(
+    path: Path, names: list[str], profiles: dict[str, _Profile], taken: set[str | None]
+) -> tuple[str, str | None]:
+    free = [name for name in names if name not in taken]
+    folded = {name.casefold(): name for name in free}
+    pairs = [(folded[a], folded[b]) for a, b in PAIRS if a in folded and b in folded]
     if len(pairs) == 1:
         return pairs[0]
-    singles = [folded[name] for name in _TEXTS if name in folded]
+    singles = [folded[name] for name in TEXTS if name in folded]
     if not pairs and len(singles) == 1:
         return singles[0], None
-    if not pairs and len(folded) == 1 and len(columns) > 1:
-        return next(iter(folded.values())), None
-    shown = ", ".join(map(repr, columns[:12])) + (" …" if len(columns) > 12 else "")
-    raise RequestError(f"{path}: which column holds the text? Name it with text (--text); there are {shown}.")
+    if not pairs and len(free) == 1 and not profiles[free[0]].numeric:
+        return free[0], None
+    texts = sorted((n for n in free if profiles[n].like_text), key=lambda n: -profiles[n].words)
+    if not pairs and not singles and texts:
+        if len(texts) == 1 or profiles[texts[0]].words >= 3 * profiles[texts[1]].words:
+            return texts[0], None
+        first, second = sorted(texts[:2], key=names.index)
+        if len(texts) == 2 and _are_two_of_a_kind(first, second):
+            return first, second
+    raise RequestError(
+        f"{path}: which column holds the text? Name it with --text (and --pair for a second one): "
+        f"{_listed(texts or singles or names)}."
+    )
+
+
+def _are_two_of_a_kind(first: str, second: str) -> bool:
+    """ "Title 1" and "Title 2", "answer_a" and "answer_b"."""
+    a, b = _NUMBERED.fullmatch(first), _NUMBERED.fullmatch(second)
+    return bool(a and b and a[1].casefold() == b[1].casefold() and (a[2] + b[2]).casefold() in ("12", "ab"))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:12])) + (" …" if len(names) > 12 else "")

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from heedful.data.columns import guess_columns
+from heedful.data.columns import ask_for_label, guess_columns
+from heedful.data.files import columns_of, find_rule
 from heedful.data.named import load_named
 from heedful.data.parts import Plan, assemble, read_part
 from heedful.data.records import Dataset, Examples
+from heedful.data.rules import FirstFile
 from heedful.data.splits import check_shares
 from heedful.errors import RequestError
 
@@ -24,6 +26,8 @@ def load_dataset(
     pair: str | None = None,
     label: str | None = None,
     kind: str = "auto",
+    header: bool | None = None,
+    quotes: bool | None = None,
     split_seed: int = 0,
     dev_share: float = 0.1,
     test_share: float = 0.2,
@@ -34,6 +38,8 @@ def load_dataset(
     With `name`, the splits are the set's own, and columns and shares must be left alone (`label` may name another
     answer that the set has). `options`: size and seed of arithmetic; splits="official" of sets whose test labels are
     hidden. With files, columns that are not named are guessed where only one guess is possible, and the notes say so.
+    `header` and `quotes` settle what else is judged by the files: whether their first lines name the columns, and
+    whether quotes enclose cells. One rule holds for all files; where it cannot, the checks say so.
     The shares are of the train file; a share of 0 leaves the split out.
     """
     check_shares(dev_share, test_share)
@@ -45,6 +51,8 @@ def load_dataset(
             ("test", test, None),
             ("text", text, None),
             ("pair", pair, None),
+            ("header", header, None),
+            ("quotes", quotes, None),
             ("split_seed", split_seed, 0),
             ("dev_share", dev_share, 0.1),
             ("test_share", test_share, 0.2),
@@ -57,12 +65,16 @@ def load_dataset(
     assert train is not None  # one of the two is given
     files = {"train": Path(train)}
     files |= {split: Path(path) for split, path in (("dev", dev), ("test", test)) if path is not None}
-    text, pair, label, guessed = guess_columns(files["train"], text, pair, label)
-    if label is None:
-        raise RequestError(f"{train}: which column holds the labels? Name it with label.")
-    parts = {split: read_part(path, text, pair, label, split == "test") for split, path in files.items()}
+    rule = find_rule(files["train"], header, quotes, (text, pair, label))
+    columns = guess_columns(files["train"], rule, text, pair, label)
+    if columns.label is None:
+        raise ask_for_label(files["train"], rule, columns)
+    first = FirstFile(files["train"], rule, columns_of(files["train"], rule))
+    parts = {}
+    for split, path in files.items():
+        needed = (columns.text, columns.pair, columns.label if split != "test" else None)
+        by = rule if split == "train" else find_rule(path, header, quotes, needed, first)
+        parts[split] = read_part(path, by, columns.text, columns.pair, columns.label, split == "test")
     title = files["train"].name.split(".")[0] or files["train"].name
-    return assemble(
-        parts,
-        Plan(title, kind, None, split_seed, dev_share, test_share, notes=[guessed] if guessed else []),
-    )
+    notes = [columns.note] if columns.note else []
+    return assemble(parts, Plan(title, kind, None, split_seed, dev_share, test_share, notes=notes))

@@ -1,15 +1,16 @@
 """One front door to files of rows: CSV, TSV, JSON Lines and Parquet, the text ones also gzipped."""
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from heedful.data.delimited import read_delimited
+from heedful.data.delimited import Rule, read_delimited
 from heedful.data.disk import require_file
 from heedful.data.jsonl import read_jsonl
+from heedful.data.rules import FirstFile, rule_like, rule_of
 from heedful.data.tables import open_parquet
 from heedful.errors import RequestError
 
@@ -73,9 +74,34 @@ def format_of(path: Path) -> str:
     return FORMATS[suffix]
 
 
-def columns_of(path: str | Path) -> list[str]:
+def columns_of(path: str | Path, rule: Rule | None = None) -> list[str]:
     """The names of a file's columns; of JSON Lines, the keys of its first thousand rows."""
-    return _open(Path(path))[0]
+    return _open(Path(path), rule)[0]
+
+
+def read_cells(path: Path, rule: Rule) -> tuple[list[str], Iterator[dict[str, Any]]]:
+    """The names of the columns, and the cells of each row that can be read."""
+    names, rows = _open(path, rule)
+    return names, (raw for _, raw in rows if isinstance(raw, dict))
+
+
+def find_rule(
+    path: Path,
+    header: bool | None = None,
+    quotes: bool | None = None,
+    named: Sequence[str | None] = (),
+    first: FirstFile | None = None,
+) -> Rule:
+    """By which rule a file is read, like the `first` of its data set if there is one. `header` and `quotes` are what
+    the user says of them, `named` the columns that the user has named."""
+    require_file(path)
+    form = format_of(path)
+    if form not in ("csv", "tsv"):
+        return Rule()
+    columns = [name for name in named if name is not None]
+    if first is None or format_of(first.path) not in ("csv", "tsv"):
+        return rule_of(path, form == "tsv", header, quotes, columns)
+    return rule_like(first, path, form == "tsv", header, quotes, columns)
 
 
 def read_rows(
@@ -85,18 +111,21 @@ def read_rows(
     label: str | None = None,
     *,
     skip: Callable[[Unreadable], None] | None = None,
+    rule: Rule | None = None,
 ) -> Iterator[Row]:
-    """The rows in order, streaming: memory does not grow with the file.
+    """The rows in order, streaming: memory does not grow with the file. `rule`: by default the file's own.
 
     A row that cannot be read (broken JSON, a missing key, a value that is no text) goes to `skip` and is left out;
     without `skip` it stops the reading. A file that is broken as a whole (encoding, quotes, ragged rows) always stops.
     An empty text is a row like any other; an empty label is None.
     """
     path = Path(path)
-    columns, rows = _open(path)
+    if rule is None:
+        rule = find_rule(path, named=(text, pair, label))
+    columns, rows = _open(path, rule)
     for name in (text, pair, label):
         if name is not None and name not in columns:
-            raise missing_column(path, name, columns)
+            raise missing_column(path, name, columns, rule)
     return _rows(path, rows, text, pair, label, skip)
 
 
@@ -127,7 +156,7 @@ def _rows(
         yield Row(number, first, second, answer, raw, line)
 
 
-def _open(path: Path) -> tuple[list[str], Iterator[tuple[int | None, dict[str, Any] | str]]]:
+def _open(path: Path, rule: Rule | None) -> tuple[list[str], Iterator[tuple[int | None, dict[str, Any] | str]]]:
     """Column names, and for each row its line and its cells by name, or why there are none."""
     require_file(path)
     form = format_of(path)
@@ -143,23 +172,29 @@ def _open(path: Path) -> tuple[list[str], Iterator[tuple[int | None, dict[str, A
             reason = row if isinstance(row, str) else "holds an object without keys"
             raise RequestError(f"{path}, line {line}, {reason}; JSON Lines has one object to a line.")
         return keys, chain(head, stream)
-    names, records = read_delimited(path, tabs=form == "tsv")
+    names, records = read_delimited(path, rule or find_rule(path))
     if len(names) == 1 and ".txt" in path.suffixes:
         raise RequestError(
             f"{path} is plain text (no tab in its first line); give it a line of column names and call it .csv or .tsv."
         )
-    return names, ((line, dict(zip(names, cells, strict=True))) for line, cells in records)
+    return names, ((line, c if isinstance(c, str) else dict(zip(names, c, strict=True))) for line, c in records)
 
 
-def missing_column(path: Path, name: str, columns: list[str]) -> RequestError:
+def missing_column(path: Path, name: str, columns: list[str], rule: Rule | None = None) -> RequestError:
     """Says which columns there are, the likeliest first."""
+    if rule is not None and not rule.header:
+        return RequestError(
+            f"{path} has no column {name!r}: its first line looks like a row, not like column names, and so the "
+            f"columns are called {_listed(columns)} (--header takes the first line for names)."
+        )
     folded = {column.casefold(): column for column in columns}
     near = [folded[n] for n in difflib.get_close_matches(name.casefold(), list(folded), n=2, cutoff=0.6)]
     if near:
         meant = f"did you mean {' or '.join(map(repr, near))}?"
         return RequestError(f"{path} has no column {name!r}; {meant} (it has {_listed(columns)})")
     return RequestError(
-        f"{path} has no column {name!r}; it has {_listed(columns)} (the first line must name the columns)."
+        f"{path} has no column {name!r}; it has {_listed(columns)} (the first line must name the columns; --no-header "
+        "if it is a row)."
         if format_of(path) in ("csv", "tsv")
         else f"{path} has no column {name!r}; it has {_listed(columns)}."
     )

@@ -6,8 +6,9 @@ from heedful.errors import RequestError, WorkError
 from heedful.hub_client import quietly, say
 
 
-def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str) -> list[Path]:
-    """Local paths of the files, from the hub's cache if they are in it."""
+def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str, looked: str = "") -> list[Path]:
+    """Local paths of the files, from the hub's cache if they are in it. `looked`: where they were not found before."""
+    looked = f" ({looked})" if looked else ""
     import huggingface_hub as hub
     from huggingface_hub import errors
 
@@ -15,7 +16,7 @@ def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str
     absent = [name for name, path in zip(names, cached, strict=True) if path is None]
     if absent and not _offline():
         count = "1 file" if len(absent) == 1 else f"{len(absent)} files"
-        say(f"fetching {repository} from the hub: {count} for {wanted_by}")
+        say(f"fetching {repository} from the hub: {count} for {wanted_by}{looked}")
     try:
         with quietly():
             return [
@@ -28,7 +29,8 @@ def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str
                 f"{wanted_by}: the hub no longer has {absent[0]} of {repository} as heedful knows it; put the set into "
                 "HEEDFUL_DATA, or give files."
             ) from None
-        raise _unreachable(wanted_by, repository, "HF_HUB_OFFLINE is set" if _offline() else "no connection") from None
+        reason = "HF_HUB_OFFLINE is set" if _offline() else "no connection"
+        raise _unreachable(wanted_by, looked, repository, reason) from None
     except Exception as error:
         # The client's own transport errors have no common base that is stable over its releases.
         package = type(error).__module__.split(".")[0]
@@ -36,7 +38,7 @@ def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str
             raise WorkError(f"{wanted_by}: could not be stored ({error.strerror}: {error.filename}).") from None
         if isinstance(error, OSError) or package in ("huggingface_hub", "httpx", "httpcore", "requests", "urllib3"):
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise _unreachable(wanted_by, repository, reason) from None
+            raise _unreachable(wanted_by, looked, repository, reason) from None
         raise
 
 
@@ -47,9 +49,9 @@ def cached_file(repository: str, name: str, revision: str) -> Path | None:
     return Path(path) if isinstance(path, str) else None
 
 
-def _unreachable(wanted_by: str, repository: str, reason: str) -> WorkError:
+def _unreachable(wanted_by: str, looked: str, repository: str, reason: str) -> WorkError:
     return WorkError(
-        f"{wanted_by}: not in HEEDFUL_DATA, not in the hub's cache, and {repository} on the hub cannot be reached "
+        f"{wanted_by}: not here{looked}, not in the hub's cache, and {repository} on the hub cannot be reached "
         f"({reason}); check the network, or set HEEDFUL_DATA to a folder that has {wanted_by}/."
     )
 

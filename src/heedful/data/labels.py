@@ -11,7 +11,6 @@ from heedful.errors import RequestError
 
 MOST_INTEGER_CLASSES = 20
 """More different whole numbers than this are taken for scores."""
-_MISSING = ("nan", "none", "null", "n/a", "na", "?")
 _WHOLE = re.compile(r"[+-]?\d+")
 _POINT_ZERO = re.compile(r"[+-]?\d+\.0+")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
@@ -105,13 +104,6 @@ def to_classes(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
         notes.append("The labels are whole numbers written with a decimal point; read without it.")
     _refuse_two_spellings(first_place)
     _refuse_free_text(first_place, len(cells))
-    like_missing = sorted(value for value in first_place if value.casefold() in _MISSING)
-    if like_missing:
-        notes.append(f"The label {_short(like_missing[0])} looks like a missing value, but is a class here.")
-    folded = Counter(value.casefold() for value in first_place)
-    alike = sorted(value for value in first_place if folded[value.casefold()] > 1)
-    if alike:
-        notes.append(f"Labels that differ only in case are different classes here: {', '.join(map(_short, alike))}.")
     return [rename.get(cell.value, cell.value) for cell in cells], notes
 
 

@@ -1,10 +1,11 @@
 """How the files of a named set are laid out, in a data folder or on the hub, and how each is read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from heedful.data.disk import read_lines
+from heedful.data.files import find_rule
 from heedful.data.labels import Cell
 from heedful.data.parts import Part, read_part
 from heedful.errors import RequestError
@@ -34,9 +35,9 @@ class Layout:
 def read_layout(layout: Layout, split: str, path: Path, labels: tuple[str, ...], score: bool) -> Part:
     """One official split with its labels by name; -1 and empty labels are missing ones."""
     if layout.form == "rows":
-        part = read_part(
-            path, layout.text, layout.pair, layout.score if score and layout.score else layout.label, split == "test"
-        )
+        label = layout.score if score and layout.score else layout.label
+        rule = replace(find_rule(path, header=True), about_quotes="")  # a known file needs no judgement
+        part = read_part(path, rule, layout.text, layout.pair, label, split == "test")
     else:
         part = _read_lines(path, layout.form)
     if not score:

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from heedful.data.checks import check_splits, label_balance, score_range, word_lengths
+from heedful.data.checks import Finding, check_splits, label_balance, score_range, summary, word_lengths
 from heedful.data.columns import guess_columns
-from heedful.data.files import columns_of
+from heedful.data.files import columns_of, find_rule
 from heedful.data.labels import decide_kind, in_order, to_classes, to_scores
 from heedful.data.named import NAMED, find_named, load_named, where_from
 from heedful.data.parts import read_part
@@ -13,16 +13,24 @@ from heedful.data.records import Examples, fingerprint
 from heedful.errors import RequestError
 
 
-def look_at(source: str, text: str | None = None, pair: str | None = None, label: str | None = None) -> dict[str, Any]:
+def look_at(
+    source: str,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | None = None,
+    header: bool | None = None,
+) -> dict[str, Any]:
     """Facts about a named set, or about one file as it is: not split, and shown even if it teaches nothing."""
     if source in NAMED and not Path(source).is_file():
-        if text is not None or pair is not None:
-            raise RequestError(f"{source} is a named set with columns of its own; leave --text and --pair out.")
+        if text is not None or pair is not None or header is not None:
+            raise RequestError(
+                f"{source} is a named set with columns of its own; leave --text, --pair and --header out."
+            )
         return _facts_of_named(source, label)
     path = Path(source)
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         find_named(source)  # says which names there are
-    return _facts_of_file(path, text, pair, label)
+    return _facts_of_file(path, text, pair, label, header)
 
 
 def _facts_of_named(name: str, label: str | None) -> dict[str, Any]:
@@ -39,21 +47,27 @@ def _facts_of_named(name: str, label: str | None) -> dict[str, Any]:
         **_facts(dataset.splits(), dataset.kind, dataset.labels),
         "hidden": list(dataset.hidden),
         "notes": dataset.notes,
+        "checks": dataset.checks,
     }
 
 
-def _facts_of_file(path: Path, text: str | None, pair: str | None, label: str | None) -> dict[str, Any]:
-    text, pair, label, guessed = guess_columns(path, text, pair, label)
-    part = read_part(path, text, pair, label)
-    notes = [*([guessed] if guessed else []), *part.notes]
+def _facts_of_file(
+    path: Path, text: str | None, pair: str | None, label: str | None, header: bool | None
+) -> dict[str, Any]:
+    rule = find_rule(path, header, None, (text, pair, label))
+    columns = guess_columns(path, rule, text, pair, label)
+    label = columns.label
+    part = read_part(path, rule, columns.text, columns.pair, label)
+    notes = [*([columns.note] if columns.note else []), *part.notes]
     cells = part.answers()
     kind: str | None = None
     labels: tuple[str, ...] = ()
     examples = part.examples()
     if cells:
         if len(cells) < len(part.cells):
-            unlabelled = len(part.cells) - len(cells)
-            notes.append(f"{unlabelled:,} of {len(part.cells):,} rows have no label; training leaves them out.")
+            rows = [row for row, cell in zip(part.rows, part.cells, strict=True) if cell is None]
+            sentence = f"{len(rows):,} of {len(part.cells):,} rows have no label; training leaves them out."
+            part.findings.append(Finding("rows", "rows", len(rows), rows, sentence))
         kind, note = decide_kind(cells, "auto")
         notes += [note] if note else []
         answered = part.examples(answered=True)
@@ -69,17 +83,22 @@ def _facts_of_file(path: Path, text: str | None, pair: str | None, label: str | 
     else:
         notes.append("No label column was named or found; the file can be predicted, not learned from.")
     splits = {"rows": examples}
-    findings = [finding.sentence.removeprefix("rows: ") for finding in check_splits(splits)]
+    checks = summary([*part.findings, *check_splits(splits)], kind, set(splits))
+    for check in checks:
+        if check["sentence"].startswith("rows: "):
+            sentence = check["sentence"].removeprefix("rows: ")
+            check["sentence"] = sentence[0].upper() + sentence[1:]
     return {
         "name": path.name,
         "what": "",
         "from": str(path),
         "licence": "",
         "contamination": "",
-        "columns": {"text": text, "pair": pair, "label": label, "all": columns_of(path)},
+        "columns": {"text": columns.text, "pair": columns.pair, "label": label, "all": columns_of(path, rule)},
         **_facts(splits, kind, labels),
         "hidden": [] if cells else ["rows"],
-        "notes": notes + [sentence[0].upper() + sentence[1:] for sentence in findings],
+        "notes": notes,
+        "checks": checks,
     }
 
 

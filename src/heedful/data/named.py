@@ -76,7 +76,7 @@ def where_from(entry: NamedSet) -> tuple[str, bool]:
     if folder is not None and entry.folder is not None and _in_folder(folder, entry):
         return str(folder / entry.name), True
     if entry.hub is None:
-        return "needs HEEDFUL_DATA", False
+        return f"{_not_in_folder(entry)}, and it is not on the hub", False
     hub = entry.hub
     needed = [file for split, file in hub.files.items() if split != "test" or not entry.hidden_test]
     present = all(cached_file(hub.repository, file, hub.revision) for file in needed)
@@ -84,13 +84,25 @@ def where_from(entry: NamedSet) -> tuple[str, bool]:
 
 
 def data_folder() -> Path | None:
-    """HEEDFUL_DATA, if it is set."""
+    """HEEDFUL_DATA, if it is set: `~` is the user's home, and a relative path begins where we are."""
     value = os.environ.get("HEEDFUL_DATA")
     if not value:
         return None
-    if not Path(value).is_dir():
-        raise RequestError(f"HEEDFUL_DATA={value} is not a folder; correct it or unset it.")
-    return Path(value)
+    folder = Path(value).expanduser().absolute()
+    if not folder.is_dir():
+        where = "" if str(folder) == value else f" (that is {folder})"
+        raise RequestError(f"HEEDFUL_DATA={value}{where} is not a folder; correct it or unset it.")
+    return folder
+
+
+def _not_in_folder(entry: NamedSet) -> str:
+    """Where a set was looked for, and not found, before the hub."""
+    if entry.folder is None:
+        return ""
+    folder = data_folder()
+    return (
+        "HEEDFUL_DATA is not set" if folder is None else f"{folder} has no {entry.name}/{entry.folder.files['train']}"
+    )
 
 
 def _in_folder(folder: Path, entry: NamedSet) -> bool:
@@ -111,11 +123,11 @@ def _official_parts(entry: NamedSet, splits: tuple[str, ...], score: bool, plan:
         layout = entry.hub
         if layout is None:
             raise RequestError(
-                f"{entry.name} is not on the hub; set HEEDFUL_DATA to a folder that has "
-                f"{entry.name}/{entry.folder.files['train'] if entry.folder else ''}."
+                f"{entry.name} is not here ({_not_in_folder(entry)}) and not on the hub; set HEEDFUL_DATA to a folder "
+                f"that has {entry.name}/{entry.folder.files['train'] if entry.folder else ''}."
             )
         files = {split: layout.files[split] for split in splits}
-        paths = fetch_files(layout.repository, list(files.values()), layout.revision, entry.name)
+        paths = fetch_files(layout.repository, list(files.values()), layout.revision, entry.name, _not_in_folder(entry))
         plan.notes.append(f"{entry.name}: from {layout.repository} on the hub.")
     return {
         split: read_layout(layout, split, path, entry.labels if not score else (), score)

@@ -1,12 +1,11 @@
 """What was read, split by split, before it is a data set: answers still as cells, with their places."""
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heedful.data.checks import check_splits, count_of, listed
+from heedful.data.checks import Finding, check_splits, count_of, listed, summary
+from heedful.data.delimited import Rule
 from heedful.data.disk import encoding_of
 from heedful.data.files import Unreadable, columns_of, format_of, read_rows
 from heedful.data.labels import Cell, decide_kind, in_order, to_classes, to_scores
@@ -16,8 +15,8 @@ from heedful.errors import RequestError
 
 _TOLERATED_SHARE = 0.1
 """Share of rows that may be unreadable before the file counts as broken."""
-_PLACEHOLDER_CHANCE = 1e-6
-"""Below this probability, a test split with one label throughout has placeholders, not labels."""
+_FEW = 10
+"""Fewer scores than this may well be equal."""
 
 
 @dataclass
@@ -31,6 +30,8 @@ class Part:
     """None where the label is missing."""
     rows: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    """What reading it has shown."""
 
     def examples(self, answered: bool = False) -> Examples:
         """Without answers yet; `answered`: only the rows that have one."""
@@ -41,13 +42,15 @@ class Part:
         return [cell for cell in self.cells if cell is not None]
 
 
-def read_part(path: Path, text: str, pair: str | None, label: str | None, label_may_lack: bool = False) -> Part:
-    """A whole file; rows that cannot be read are left out and named in the notes."""
-    if label_may_lack and label is not None and label not in columns_of(path):
+def read_part(
+    path: Path, rule: Rule, text: str, pair: str | None, label: str | None, label_may_lack: bool = False
+) -> Part:
+    """A whole file; rows that cannot be read are left out and named in the findings."""
+    if label_may_lack and label is not None and label not in columns_of(path, rule):
         label = None
     part = Part(str(path), pairs=None if pair is None else [])
     unreadable: list[Unreadable] = []
-    for row in read_rows(path, text, pair, label, skip=unreadable.append):
+    for row in read_rows(path, text, pair, label, skip=unreadable.append, rule=rule):
         part.texts.append(row.text)
         if part.pairs is not None:
             part.pairs.append(row.pair or "")
@@ -62,8 +65,10 @@ def read_part(path: Path, text: str, pair: str | None, label: str | None, label_
         raise RequestError(f"{path} has column names but no rows; give it rows.")
     if not any(text.strip() for text in part.texts):
         raise RequestError(f"{path}: every {text!r} is empty; name another column.")
+    part.findings += [Finding("reading", path.name, 1, [], note) for note in rule.notes]
     if unreadable:
-        part.notes.append(_unreadable_note(path, unreadable))
+        rows = [bad.number for bad in unreadable]
+        part.findings.append(Finding("rows", path.name, len(rows), rows, _unreadable_note(path, unreadable)))
     if format_of(path) != "parquet" and encoding_of(path) == "utf-16":
         part.notes.append(f"{path.name} is UTF-16, and was read as such.")
     return part
@@ -79,20 +84,20 @@ def _unreadable_note(path: Path, unreadable: Sequence[Unreadable]) -> str:
     )
 
 
-def why_hidden(train: Sequence[Cell], test: Part) -> str:
-    """The reason why the labels of a test split cannot be real ones, or nothing."""
+def why_hidden(train: Sequence[Cell], test: Part, kind: str) -> str:
+    """The reason why the labels of a test split are no real ones, or nothing. They are not if there are none, or if one
+    value stands throughout that no row of train has; one class of train's alone is a set like any other. A score that
+    never changes is none."""
     values = {cell.value for cell in test.answers()}
     if not values:
         return "it has no labels"
     if len(values) > 1 or None in test.cells:
         return ""
     (value,) = values
-    known = Counter(cell.value for cell in train)
-    if value in ("-1", "-1.0") and not known[value]:
-        return "its labels are all -1"
-    share = max(known[value], 1) / max(len(train), 1)
-    if len(known) > 1 and len(test.cells) >= 10 and len(test.cells) * math.log(share) < math.log(_PLACEHOLDER_CHANCE):
-        return f"its labels are all {value!r}, a placeholder"
+    if value not in {cell.value for cell in train}:
+        return f"its labels are all {value!r}, which no row of train has"
+    if len(test.cells) >= _FEW and decide_kind(train, kind)[0] == "score":
+        return f"its scores are all {value}"
     return ""
 
 
@@ -115,30 +120,34 @@ class Plan:
 def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
     """Answers decided and converted, missing splits carved from train, everything noted that a report should say."""
     notes = [*plan.notes, *(note for part in parts.values() for note in part.notes)]
+    findings = [finding for part in parts.values() for finding in part.findings]
     for split, part in parts.items():
         missing = [row for row, cell in zip(part.rows, part.cells, strict=True) if cell is None]
         if split == "train" and len(missing) == len(part.cells):
             raise RequestError(f"{part.source}: no row has a label, so there is nothing to learn; name another column.")
         if missing and len(missing) < len(part.cells):
-            notes.append(
+            sentence = (
                 f"{split}: {count_of(len(missing), 'row has', 'rows have')} no label and "
                 f"{'is' if len(missing) == 1 else 'are'} left out ({'row' if len(missing) == 1 else 'rows'} "
                 f"{listed(missing)})."
             )
+            findings.append(Finding("rows", split, len(missing), missing, sentence))
     hidden = []
     for split in ("dev", "test"):
-        if split in parts and (reason := why_hidden(parts["train"].answers(), parts[split])):
+        if split in parts and (reason := why_hidden(parts["train"].answers(), parts[split], plan.kind)):
             if split == "dev":
                 raise RequestError(
                     f"{parts[split].source}: nothing can be chosen on it, since {reason}; leave it out, and a dev "
                     "split is carved from train."
                 )
             hidden.append(split)
-            notes.append(f"{split}: {reason}, so its labels count as hidden: predictions yes, scores no.")
+            sentence = f"{split}: {reason}, so its labels count as hidden: predictions yes, scores no."
+            findings.append(Finding("hidden labels", split, len(parts[split].cells), [], sentence))
     splits, kind, labels, label_notes = _answer_splits(parts, hidden, plan)
     notes += label_notes
     notes += _carve_missing(splits, plan)
-    notes += [finding.sentence for finding in check_splits(splits)]
+    splits = {split: splits[split] for split in SPLITS if split in splits}
+    findings += check_splits(splits)
     return Dataset(
         name=plan.name,
         kind=kind,
@@ -151,6 +160,7 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
         licence=plan.licence,
         contamination=plan.contamination,
         notes=notes,
+        checks=summary(findings, kind, set(splits)),
     )
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["classes", "score"]
 SPLITS = ("train", "dev", "test")
@@ -57,7 +57,10 @@ class Dataset:
     licence: str = ""
     contamination: str = ""
     notes: list[str] = field(default_factory=list)
-    """Findings worth a line in a report, a sentence each."""
+    """What was done and assumed, a sentence each."""
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    """What was looked for: `name`, `state` ("pass" or "warn"), `sentence`, `count` and some of the `rows`; see
+    `heedful.data.checks`."""
 
     def splits(self) -> dict[str, Examples]:
         """Those that exist, by name, in the order train, dev, test."""
