@@ -12,7 +12,7 @@ from heedful.storage.examples import read_examples, read_predictions
 from heedful.storage.reading import mapping, records
 
 if TYPE_CHECKING:
-    from heedful.api import Model
+    from heedful.api import Predictor
     from heedful.report.facts.comparison import Comparison
     from heedful.report.glance import Glance
 
@@ -93,7 +93,7 @@ class Run:
         return self.directory / "report.html"
 
     @property
-    def model(self) -> "Model":
+    def model(self) -> "Predictor":
         """The model that it left, loaded."""
         return _load(self.directory / "model", "this run has not finished, so it has left no model; run it to its end.")
 
@@ -136,13 +136,16 @@ class Study:
         """
         stored = records(self._files.facts, "table")
         done = [run for _, run in self._files.runs if run is not None and run.done]
-        complete = bool(stored) and sum(row.get("n") or 0 for row in stored) == len(done)
+        begun = {entry.get("setting") for entry, _ in self._files.runs}
+        with_runs = [row for row in stored if not row.get("baseline") or row.get("setting") in begun]
+        complete = bool(stored) and sum(row.get("n") or 0 for row in with_runs) == len(done)
         return _with_every_column(stored if complete else self._table_so_far())
 
     @property
-    def chosen(self) -> Rows:
-        """The settings that a search chose, as study.json describes them; none without a search."""
-        return records(self._files.facts, "chosen")
+    def chosen(self) -> dict[str, Any]:
+        """The setting that is best on dev, and the seed of its model in best/ (None of a baseline that has no
+        runs): `{"setting": …, "seed": …}`. Empty until the study has ended."""
+        return mapping(self._files.facts, "chosen")
 
     @property
     def statistics(self) -> dict[str, Any]:
@@ -165,13 +168,13 @@ class Study:
         return self.directory / "report.html"
 
     @property
-    def best(self) -> "Model":
+    def best(self) -> "Predictor":
         """The model of the setting that is best on dev, and of its seeds the best on dev, loaded."""
         return _load(self.directory / "best", "this study has not finished, so none is the best; run it to its end.")
 
     @property
     def verdict(self) -> str:
-        """What these runs show, and what they cannot: the first lines of the report."""
+        """What to use, what to expect of it and what these runs cannot show: the card of the report, in a paragraph."""
         return self._glance().verdict
 
     def __repr__(self) -> str:
@@ -192,26 +195,31 @@ class Study:
         return compare(self._files)
 
     def _table_so_far(self) -> Rows:
-        """The table of a study that is under way: study.json gets its own when all runs have ended."""
+        """The table of a study that is under way: study.json gets its own, with intervals and the baselines that are
+        models, when all runs have ended."""
         order = {str(s.get("name")): i for i, s in enumerate(records(self._files.facts, "settings"))}
         c, rows = self._comparison, []
-        for s in sorted(c.settings, key=lambda s: order.get(s.name, len(order))):
+        with_runs = [s for s in c.settings if not s.borrowed]
+        for s in sorted(with_runs, key=lambda s: order.get(s.name, len(order))):
             row: dict[str, Any] = {"setting": s.name, "model": s.facts.get("model"), "method": s.facts.get("method")}
-            row |= mapping(s.facts, "values") | {"n": len(s.runs), "metric": c.metric.name if s.runs else None}
+            row |= mapping(s.facts, "values") | {key: s.facts.get(key) for key in ("baseline", "random")}
+            row |= {"n": len(s.runs), "metric": c.metric.name if s.runs else None}
             row["higher_is_better"] = c.metric.higher_is_better if s.runs else None
             for split in dict.fromkeys(name for run in s.runs for name in run.scores()):
                 summary = s.summary(split, c.metric.name)
                 if summary["n"] == len(s.runs) > 0:
-                    row |= {f"{split}_{key}": summary[key] for key in ("mean", "std", "low", "high")}
+                    row |= {f"{split}_{key}": summary[key] for key in ("mean", "std")}
             manifest = s.runs[0].manifest if s.runs else {}
             row["train_rows"] = mapping(mapping(manifest, "data"), "sizes").get("train")
-            row["training_seconds"] = s.cost("training_seconds")["mean"]
+            row["training_seconds"] = s.cost("training_seconds")
             row["trainable_parameters"] = mapping(mapping(manifest, "model"), "parameters").get("trainable")
+            row |= {key: mapping(manifest, "cost").get(key) for key in ("prediction_seconds", "model_bytes")}
+            row["model_directory"] = f"runs/{s.runs[0].directory.name}/model" if s.runs else None
             rows.append(row)
         return rows
 
 
-def _load(directory: Path, why_not: str) -> "Model":
+def _load(directory: Path, why_not: str) -> "Predictor":
     from heedful.api import load
 
     if not directory.is_dir():

@@ -10,7 +10,7 @@ from report.report_samples import make_study
 def write_study(folder: Path) -> Path:
     """Two settings with two seeds each; the last run has failed and left no files."""
     settings = {"minilm · full": (3.0, 61.0), "it's": (1.0, 9.0)}
-    return make_study(folder / "reviews", ["no", "yes"], n=30, seeds=(1, 2), settings=settings, failed=1)
+    return make_study(folder / "reviews", ["no", "yes"], n=30, seeds=(1, 2), settings=settings, failed=1, tested=True)
 
 
 def lines(run: Path) -> list[dict[str, Any]]:

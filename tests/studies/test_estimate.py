@@ -26,7 +26,7 @@ def paced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def measure(recipe: Any, *_: Any) -> Pace:
         measured.append(recipe.tuning.method)
-        return Pace(0.1, 1.0, cached=recipe.tuning.method == "frozen")
+        return Pace(0.1, 1.0, cached=recipe.tuning.method != "full")
 
     monkeypatch.setattr(estimate, "_measure", measure)
     return measured
@@ -49,11 +49,14 @@ def test_rows_epochs_and_splits_count(paced: list[str], tmp_path: Path) -> None:
 
 def test_features_of_a_frozen_body_count_once(paced: list[str], tmp_path: Path) -> None:
     store = SharedStore(tmp_path)
-    recipe = make_recipe({**TICKETS, "tuning": {"method": "frozen"}, "training": {"epochs": 4}})
+    recipe = make_recipe({**TICKETS, "tuning": {"method": "frozen", "solve": False}, "training": {"epochs": 4}})
     data = load_data(recipe.data, 0, store)
     rows = len(data.train) + len(data.dev or ()) + len(data.test or ())
     found = expected_seconds([(recipe, seed) for seed in range(3)], store, None)
     assert found == pytest.approx(3 * 4 * len(data.train) + 0.1 * rows)
+    cosine = make_recipe({**TICKETS, "tuning": {"method": "cosine"}})
+    more = expected_seconds([(recipe, 0), (cosine, 0)], store, None) - expected_seconds([(recipe, 0)], store, None)
+    assert more == pytest.approx(3 * len(data.train))  # what both read is computed once
 
 
 @pytest.mark.parametrize("method", ["frozen", "full"])

@@ -21,12 +21,13 @@ from heedful.evaluation.metrics import (
 )
 from heedful.evaluation.scores import score_classes, score_numbers
 from heedful.evaluation.statistics.classes import statistics_of_predictions
-from heedful.evaluation.statistics.paired import paired_bootstrap
+from heedful.evaluation.statistics.compare import compare_all
+from heedful.evaluation.statistics.crossed import SeedsByExamples
 from heedful.objectives.classify import Classify
 from heedful.recipes.reading import make_recipe
 from heedful.storage.examples import read_examples, write_examples, write_values
 from heedful.studies.baselines import keep_examples
-from heedful.studies.statistics import write_statistics
+from heedful.studies.statistics import Compared, compared_settings, write_statistics
 
 LABELS = ["a", "b", "c"]
 N = 200
@@ -111,9 +112,9 @@ class World:
             ]
             write_examples(self.directory / "examples", name, lines[::-1], fingerprint)
 
-    def statistics(self, baselines: Any = None, labels: list[str] | None = LABELS) -> dict[str, Any]:
+    def statistics(self, baselines: Any = None, labels: list[str] | None = LABELS, **more: Any) -> dict[str, Any]:
         further = functools.partial(statistics_of_predictions, labels=labels) if labels else None
-        write_statistics(self.directory, self.facts, self.rows, METRICS, baselines, further)
+        write_statistics(self.directory, self.facts, self.rows, METRICS, baselines, further, **more)
         return json.loads((self.directory / "statistics.json").read_text())
 
 
@@ -126,16 +127,101 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def test_the_best_on_dev_against_each(world: World) -> None:
+def test_what_stands_in_the_file(world: World) -> None:
+    """All pairs of the settings, as the runs' values give them; the chosen one first and by name."""
     found = world.statistics()
-    assert (found["best"], found["split"], found["metric"], found["not_compared"]) == ("good", "test", "accuracy", [])
-    assert [row["b"] for row in found["comparisons"]] == ["middling", "bad"]
-    for row in found["comparisons"]:
-        difference = world.right("good").mean() - world.right(row["b"]).mean()
-        assert row["bootstrap"]["difference"] == pytest.approx(difference)
-    worse, bad = found["comparisons"]
-    assert bad["p_corrected"] == pytest.approx(min(1, 2 * bad["bootstrap"]["p"]))
-    assert bad["p_corrected"] < 0.001 < worse["p_corrected"]
+    assert {k: found[k] for k in ("format", "split", "metric", "chosen", "examples", "alpha", "look")} == {
+        "format": 2, "split": "test", "metric": "accuracy", "chosen": "good", "examples": N, "alpha": 0.05, "look": 1,
+    }  # fmt: skip
+    values = {name: SeedsByExamples(world.right(name)) for name in ("good", "middling", "bad")}
+    expected = compare_all(values, CLASS_METRICS["accuracy"], "good")
+    assert [(c["a"], c["b"]) for c in found["comparisons"]] == [(c.a, c.b) for c in expected]
+    for c, e in zip(found["comparisons"], expected, strict=True):
+        assert [c[k] for k in ("difference", "low", "high", "p", "p_corrected")] == pytest.approx(
+            [e.difference, e.low, e.high, e.p, e.p_corrected], abs=1e-12
+        )
+        assert (c["better"], c["decided"], c["about"]) == (e.better, e.decided, "seeds and examples")
+        assert "order" not in c
+        assert [need["difference"] for need in c["visible"]["needs"]] == [0.01, 0.02, 0.05]
+    assert (found["how_many_more"]["a"], found["how_many_more"]["b"]) == ("good", "middling")
+    assert found["how_many_more"]["difference"] == found["comparisons"][0]["visible"]["difference"]
+    for name, x in values.items():
+        about = found["settings"][name]
+        assert (about["baseline"], about["random"], about["seeds"]) == (False, True, 3)
+        assert about["expected"]["mean"] == pytest.approx(float(x.score))
+        assert 0 <= about["expected"]["low"] < about["expected"]["mean"] < about["expected"]["high"] <= 1
+
+
+def test_another_may_be_chosen_and_what_scored_higher_is_named(world: World) -> None:
+    found = world.statistics(chosen="middling", alpha=0.01, look=2)
+    assert (found["chosen"], found["alpha"], found["look"]) == ("middling", 0.01, 2)
+    assert [(c["a"], c["b"]) for c in found["comparisons"]] == [
+        ("middling", "good"), ("middling", "bad"), ("good", "bad"),
+    ]  # fmt: skip
+    (higher,) = found["higher_on_test"]
+    first = found["comparisons"][0]
+    assert higher["setting"] == "good"
+    assert higher["difference"] == -first["difference"] > 0
+    assert (higher["low"], higher["high"]) == (-first["high"], -first["low"])
+    assert "good scored 0." in higher["sentence"]
+    assert "cannot be told from chance here" in higher["sentence"]
+    assert "middling" in found["abstention"]["sentence"]
+    assert "seeds of middling" in found["doubtful"]["sentence"]
+    assert "beyond this model" in found["doubtful"]["sentence"]
+
+
+def test_what_is_shown_alone_may_not_be_among_many() -> None:
+    """12 examples are right in b alone and 3 in a alone, which one test would call a difference; there are six."""
+    values = {name: np.tile([1.0, 0.0], 200) for name in "abcd"}
+    for name, gained, lost in (("b", range(1, 24, 2), range(0, 6, 2)), ("c", (101, 103), (100, 102))):
+        values[name][list(gained)], values[name][list(lost)] = 1, 0
+    values["d"][[201, 203, 205, 200, 202, 204]] = [1, 1, 1, 0, 0, 0]
+
+    def higher(settings: dict[str, np.ndarray]) -> str:
+        made = {name: SeedsByExamples(x_e[None], random=False) for name, x_e in settings.items()}
+        compared = Compared(list(range(len(settings["a"]))), made)
+        found = compared_settings(compared, CLASS_METRICS["accuracy"], "a", "test", 0.05, 1, None, None)
+        return next(one["sentence"] for one in found["higher_on_test"] if one["setting"] == "b")
+
+    many, alone = higher(values), higher({name: values[name] for name in "ab"})
+    assert "chance here once all 6 comparisons are allowed for (95 %: +0.00" in many
+    assert "and that is shown (95 %: +0.00" in alone
+    assert higher({"a": np.zeros(1), "b": np.ones(1)}).endswith(" than a, on one example, which shows nothing.")
+
+
+def test_a_setting_without_chance_has_no_seeds(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.setting("solved", 3.0, seeds=1)
+    world.setting("trained", 2.5)
+    world.setting("alone", 2.0, seeds=1)
+    world.facts["settings"] = [{"name": "solved", "random": False}, {"name": "trained", "random": True}]
+    world.keep()
+    found = world.statistics()
+    wrong = int((world.right("solved", 1) == 0).sum())
+    assert f"solved contradicts the label on {wrong} of {N} examples; each" in found["doubtful"]["sentence"]
+    assert (len(found["doubtful"]["examples"]), found["doubtful"]["seeds_disagree"]) == (min(wrong, 25), [])
+    assert found["settings"]["solved"]["expected"]["about"] == "examples"
+    assert found["settings"]["alone"]["expected"]["about"] == "this run"
+    ps = {(c["a"], c["b"]): c["p"] for c in found["comparisons"]}
+    assert ps["solved", "trained"] is not None
+    assert ps["solved", "alone"] is ps["trained", "alone"] is None
+
+
+def test_a_baseline_may_be_chosen(world: World) -> None:
+    gold = world.gold("test")
+    answers = np.where(np.arange(N) < 150, gold, (gold + 1) % 3)
+    tfidf = {"test": {"row": list(range(10, 10 + N)), "right": (answers == gold).astype(float)}}
+    found = world.statistics({"tfidf": tfidf}, chosen="tfidf")
+    assert found["chosen"] == "tfidf"
+    assert [c["b"] for c in found["comparisons"] if c["a"] == "tfidf"] == ["good", "middling", "bad"]
+    assert found["settings"]["tfidf"] | {"expected": 0} == {
+        "baseline": True,
+        "random": False,
+        "seeds": 1,
+        "expected": 0,
+    }
+    assert found["abstention"] is None
+    assert "stability" in found["settings"]["good"]
 
 
 def test_values_are_paired_by_row_and_not_by_place(tmp_path: Path) -> None:
@@ -149,8 +235,7 @@ def test_values_are_paired_by_row_and_not_by_place(tmp_path: Path) -> None:
         columns = {name: values[order] for name, values in world.columns["x", 0, "test"].items()}
         write_values(tmp_path / f"runs/{setting}-seed0/values/test.tsv", [10 + i for i in order], columns)
     (row,) = world.statistics(labels=None)["comparisons"]
-    assert row["bootstrap"]["difference"] == 0
-    assert (row["bootstrap"]["low"], row["bootstrap"]["high"], row["permutation"]["p"]) == (0, 0, 1)
+    assert (row["difference"], row["low"], row["high"]) == (0, 0, 0)
 
 
 def test_settings_on_other_rows_are_not_compared(tmp_path: Path) -> None:
@@ -199,6 +284,38 @@ def test_a_run_without_values_is_said_to_have_none(world: World) -> None:
     assert "bad has a run without values for each example" in found["not_compared"][0]["reason"]
 
 
+def test_the_others_are_compared_where_the_chosen_one_has_no_values(world: World) -> None:
+    (world.directory / "runs/good-seed1/values/test.tsv").unlink()
+    columns = {"row": list(range(10, 10 + N)), "right": np.ones(N)}
+    found = world.statistics({"tfidf": {"test": columns}})
+    assert found["chosen"] == "good"
+    assert [(row["a"], row["b"]) for row in found["comparisons"]] == [
+        ("middling", "bad"), ("middling", "tfidf"), ("bad", "tfidf"),
+    ]  # fmt: skip
+    assert set(found["settings"]) == {"middling", "bad", "tfidf"}
+    assert [one["setting"] for one in found["not_compared"]] == ["good"]
+    assert "how_many_more" not in found
+    assert found["examples"] == N
+    for run in world.directory.glob("runs/*/values/test.tsv"):
+        run.unlink()
+    found = world.statistics({"tfidf": {"test": columns}})
+    assert list(found["settings"]) == ["tfidf"]
+    assert [one["setting"] for one in found["not_compared"]] == ["good", "middling", "bad"]
+
+
+def test_a_metric_without_values_for_each_example_says_what_its_mean_is_about(tmp_path: Path) -> None:
+    world = World(tmp_path, CLASS_METRICS["ece"])
+    for setting, seeds in (("five", 5), ("one", 1), ("solved", 1)):
+        world.setting(setting, 2.0, seeds=seeds)
+        world.rows[-1]["n"] = seeds
+    world.facts["settings"] = [{"name": "solved", "random": False}]
+    found = world.statistics({"tfidf": {"test": {}}}, labels=None)
+    abouts = {name: (s["seeds"], s["expected"]["about"]) for name, s in found["settings"].items()}
+    assert abouts == {"five": (5, "seeds and examples"), "one": (1, "this run"), "solved": (1, "examples")}
+    assert "examples" not in found  # none was counted, which is not that there are none
+    assert {one["setting"] for one in found["not_compared"]} == {"five", "one", "solved", "tfidf"}
+
+
 @pytest.mark.parametrize("name", ["macro_f1", "matthews", "log_loss", "pearson", "spearman", "mse"])
 def test_any_metric_is_tested_with_its_direction(name: str, tmp_path: Path) -> None:
     metric = METRICS[name]
@@ -208,31 +325,37 @@ def test_any_metric_is_tested_with_its_direction(name: str, tmp_path: Path) -> N
     weak = [world.columns["weak", 0, "test"]]
     baseline = {"tfidf": {"test": {"row": range(10, 10 + N), **weak[0]}}}
     found = world.statistics(baseline, labels=None)
-    assert (found["best"], found["metric"], found["higher_is_better"]) == ("strong", name, metric.higher_is_better)
-    setting, tfidf = found["comparisons"]
+    assert (found["chosen"], found["metric"], found["higher_is_better"]) == ("strong", name, metric.higher_is_better)
+    setting, tfidf, _ = found["comparisons"]
     means = {row["setting"]: row["test_mean"] for row in world.rows}
-    difference = metric.sign * (means["strong"] - means["weak"])
-    assert setting["bootstrap"]["difference"] == pytest.approx(difference)
-    assert difference > 0
+    assert setting["difference"] == pytest.approx(means["strong"] - means["weak"])
+    assert metric.better(setting["difference"], 0)
     assert setting["p_corrected"] < 0.01
-    assert " ahead" in setting["bootstrap"]["sentence"]
+    assert setting["better"] == "a"
+    assert setting["sentence"].startswith("strong beats weak by ")
     one = pseudo_values(metric, world.columns["weak", 0, "test"])[0]
     assert tfidf["b"] == "tfidf"
-    assert tfidf["bootstrap"]["difference"] == pytest.approx(metric.sign * (means["strong"] - one))
+    assert tfidf["difference"] == pytest.approx(means["strong"] - one)
+    for about in found["settings"].values():
+        expected, (least, most) = about["expected"], metric.bounds
+        assert (-np.inf if least is None else least) <= expected["low"] < expected["mean"] < expected["high"]
+        assert expected["high"] <= (np.inf if most is None else most)
+    assert found["settings"]["strong"]["expected"]["mean"] == pytest.approx(means["strong"])
 
 
-def test_the_best_against_a_bag_of_words(world: World) -> None:
+def test_baselines_take_part_in_all_pairs(world: World) -> None:
     gold = world.gold("test")
     answers = np.where(np.arange(N) < 150, gold, (gold + 1) % 3)
     columns = {"row": list(range(10, 10 + N)), "right": (answers == gold).astype(float)}
     shuffled = {name: np.asarray(column)[::-1] for name, column in columns.items()}
     found = world.statistics({"tfidf": {"test": shuffled}})
-    *_, last = found["comparisons"]
-    assert last["b"] == "tfidf"
-    assert last["bootstrap"]["difference"] == pytest.approx(world.right("good").mean() - 0.75)
-    assert "order" not in last  # one answer for all seeds has no spread
+    against = {(c["a"], c["b"]): c for c in found["comparisons"]}
+    assert len(against) == 6
+    assert against["good", "tfidf"]["difference"] == pytest.approx(world.right("good").mean() - 0.75)
+    assert ("bad", "tfidf") in against
     others = world.statistics({"tfidf": {"test": {**columns, "row": list(range(N))}}})
-    assert len(others["comparisons"]) == 2  # a baseline on other rows is compared with nothing
+    assert len(others["comparisons"]) == 3
+    assert "tfidf was tested on other rows of test than good" in others["not_compared"][0]["reason"]
 
 
 def test_sets_of_any_name(tmp_path: Path) -> None:
@@ -244,7 +367,7 @@ def test_sets_of_any_name(tmp_path: Path) -> None:
     assert found["split"] == "test-2017"
     assert found["abstention"]["chosen_on"] == "dev"
     difference = world.right("x", name="test-2017").mean() - world.right("y", name="test-2017").mean()
-    assert found["comparisons"][0]["bootstrap"]["difference"] == pytest.approx(difference)
+    assert found["comparisons"][0]["difference"] == pytest.approx(difference)
 
 
 def test_a_metric_of_a_plugin(tmp_path: Path) -> None:
@@ -256,7 +379,7 @@ def test_a_metric_of_a_plugin(tmp_path: Path) -> None:
     mine = mean_of("surprise", "surprise", False, column="log_loss")
     write_statistics(tmp_path, world.facts, world.rows, {"surprise": mine})
     found = json.loads((tmp_path / "statistics.json").read_text())
-    assert found["comparisons"][0]["bootstrap"]["p"] < 0.01
+    assert found["comparisons"][0]["p"] < 0.01
     with pytest.raises(RequestError, match="nobody states whether a higher or a lower 'surprise' is better"):
         write_statistics(tmp_path, world.facts, world.rows, METRICS)
     mine = mean_of("surprise", "surprise", False, column="nats")
@@ -266,6 +389,7 @@ def test_a_metric_of_a_plugin(tmp_path: Path) -> None:
     write_statistics(tmp_path, world.facts, world.rows, {"surprise": coarse})
     found = json.loads((tmp_path / "statistics.json").read_text())
     assert found["comparisons"] == []
+    assert (found["settings"]["x"]["expected"]["low"], found["settings"]["x"]["expected"]["high"]) == (None, None)
     assert "is not made of one value for each example" in found["not_compared"][0]["reason"]
 
 
@@ -300,7 +424,7 @@ def test_abstention_counts_what_is_above_the_threshold(world: World) -> None:
             kept.append(len(answers) / N)
             right.append(np.mean([test[i].argmax() == world.gold("test")[i] for i in answers]))
         assert row["answered"] == pytest.approx(np.mean(kept))
-        assert row["accuracy"] == pytest.approx(np.mean(right))
+        assert row["score"] == row["accuracy"] == pytest.approx(np.mean(right))
     assert found["rows"][0]["answered"] == 1
     assert found["rows"][-1]["accuracy"] > found["rows"][0]["accuracy"]
     assert found["chosen_on"] == "dev"
@@ -324,11 +448,19 @@ def test_without_any_score_there_are_none(tmp_path: Path) -> None:
     assert not (tmp_path / "statistics.json").exists()
 
 
-def test_a_bootstrap_is_that_of_the_values(world: World) -> None:
-    """In the order of the first run's rows, on which the draws hang."""
-    order = np.random.default_rng([0, 4, *b"good"]).permutation(N)
-    again = paired_bootstrap(world.right("good")[:, order], world.right("bad")[:, order])
-    assert world.statistics()["comparisons"][1]["bootstrap"]["p"] == again.p
+def test_classes_are_judged_by_the_metric_that_was_asked_for(tmp_path: Path) -> None:
+    world = World(tmp_path, METRICS["log_loss"])
+    world.setting("good", 3.0)
+    world.setting("lost", -1.0)
+    world.keep()
+    found = world.statistics()
+    assert found["settings"]["good"]["failed"]["failed"] == []
+    assert found["settings"]["lost"]["failed"]["failed"] == [0, 1, 2]
+    assert "commonest class (log-loss 1.0" in found["settings"]["lost"]["failed"]["sentence"]
+    assert found["abstention"]["metric"] == "log_loss"
+    everything = np.mean([world.columns["good", seed, "test"]["log_loss"].mean() for seed in range(3)])
+    assert found["abstention"]["rows"][0]["score"] == pytest.approx(everything)
+    assert "with a log-loss of" in found["abstention"]["sentence"]
 
 
 def test_examples_with_any_character_come_back(tmp_path: Path) -> None:

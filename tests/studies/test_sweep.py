@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe, sweep_settings
 from heedful.report.study import write_reports
 from heedful.storage.shared import SharedStore
+from heedful.studies.curves import largest_sizes
 from heedful.studies.executors import Result, in_turn
 from heedful.studies.parts import StudyPlan, choose
 from heedful.studies.plan import plan_comparison, plan_recipe
@@ -63,6 +65,19 @@ def test_rows_are_taken_as_they_are() -> None:
     assert all(s.recipe.evaluation.test for s in plan.settings)
 
 
+def test_a_key_of_one_method_is_tried_with_that_method() -> None:
+    def plan(**axes: list[Any]) -> StudyPlan:
+        changes = {"study": {"tuning": axes, "training": {"max_length": [16, 32]}}}
+        return plan_comparison(SMALL["data"], ["minilm"], ["frozen", "full"], (0,), changes)
+
+    found = [(s.method, s.values) for s in plan(layer_decay=[0.9, 1.0]).settings]
+    lengths = [("training.max_length", length) for length in (16, 32)]
+    full = [("full", (("tuning.layer_decay", decay), length)) for decay in (0.9, 1.0) for length in lengths]
+    assert found == [("frozen", (length,)) for length in lengths] + full
+    with pytest.raises(RequestError, match=r"there is no key tuning\.layer_dekay"):
+        plan(layer_dekay=[0.9])
+
+
 @pytest.mark.parametrize(
     ("study", "words"),
     [
@@ -91,10 +106,31 @@ def test_sweeps_as_typed() -> None:
 
 
 def test_compare_searches_each_method() -> None:
-    plan = plan_comparison(
-        {"name": "tickets"}, ["minilm"], ["frozen", "full"], (0,), {"study": {"training": {"lr": [1e-4, 1e-3]}}}
+    """Of each, what it uses: a head that is solved has no learning rate."""
+    study = {"training": {"lr": [1e-4, 1e-3]}}
+    plan = plan_comparison({"name": "tickets"}, ["minilm"], ["frozen", "full"], (0,), {"study": study})
+    assert [s.group for s in plan.settings] == ["minilm-frozen"] + ["minilm-full"] * 2
+    assert [dict(s.values) for s in plan.settings] == [{}, {"training.lr": 1e-4}, {"training.lr": 1e-3}]
+    both = plan_comparison(
+        {"name": "tickets"}, ["minilm"], ["frozen", "full"], (0,), {"study": study, "tuning": {"solve": False}}
     )
-    assert [s.group for s in plan.settings] == ["minilm-frozen"] * 2 + ["minilm-full"] * 2
+    assert [s.group for s in both.settings] == ["minilm-frozen"] * 2 + ["minilm-full"] * 2
+    with pytest.raises(RequestError, match=r"study\.training\.lr means nothing with"):
+        plan_comparison({"name": "tickets"}, ["minilm"], ["frozen"], (0,), {"study": study})
+
+
+def test_a_change_goes_to_the_methods_that_use_it() -> None:
+    changes = {"training": {"epochs": 2, "max_length": 64}, "tuning": {"layer_decay": 0.9}}
+    plan = plan_comparison({"name": "tickets"}, ["minilm"], ["frozen", "full"], (0,), changes)
+    frozen, full = (s.recipe.identity() for s in plan.settings)
+    assert frozen["training"] == {"max_length": 64}
+    assert frozen["tuning"] == {"method": "frozen"}
+    assert full["training"] == {"epochs": 2, "lr": 1e-4, "max_length": 64}
+    assert full["tuning"]["layer_decay"] == 0.9
+    with pytest.raises(RequestError, match=r"--set training\.epochs: means nothing with"):
+        plan_comparison({"name": "tickets"}, ["minilm"], ["frozen"], (0,), {"training": {"epochs": 3}})
+    with pytest.raises(RequestError, match=r"there is no key tuning\.layer_decay"):
+        plan_comparison({"name": "tickets"}, ["minilm"], ["frozen"], (0,), {"tuning": {"layer_decay": 0.9}})
 
 
 def test_choose_is_by_dev_alone() -> None:
@@ -121,24 +157,24 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_test_is_touched_once_with_fresh_seeds(study: Path) -> None:
     facts = json.loads((study / "study.json").read_text())
-    n = facts["chosen"][0]["name"].split("-")[1]
+    n = facts["final_settings"][0]["name"].split("-")[1]
     assert [r["name"] for r in facts["runs"]] == [
-        "r-1-seed0", "r-2-seed0", "r-1-seed1", "r-2-seed1", f"r-{n}-chosen-seed2", f"r-{n}-chosen-seed3",
+        "r-1-seed0", "r-2-seed0", "r-1-seed1", "r-2-seed1", f"r-{n}-final-seed2", f"r-{n}-final-seed3",
     ]  # fmt: skip
     for run in facts["runs"]:
         splits = json.loads((study / "runs" / run["name"] / "metrics.json").read_text())["splits"]
         predicted = sorted(p.name for p in (study / "runs" / run["name"] / "predictions").iterdir())
-        if "chosen" in run["name"]:
+        if "final" in run["name"]:
             assert set(splits) == {"dev", "test"}
         else:
             assert (set(splits), predicted) == ({"dev"}, ["dev.tsv"])
     rows = {r["setting"]: r for r in facts["table"]}
     best = max(("r-1", "r-2"), key=lambda name: rows[name]["dev_mean"])
-    recipes = {s["name"]: s["recipe"] for s in [*facts["settings"], *facts["chosen"]]}
-    assert recipes[f"{best}-chosen"]["training"]["lr"] == recipes[best]["training"]["lr"]
-    assert rows[f"{best}-chosen"]["n"] == 2
+    recipes = {s["name"]: s["recipe"] for s in [*facts["settings"], *facts["final_settings"]]}
+    assert recipes[f"{best}-final"]["training"]["lr"] == recipes[best]["training"]["lr"]
+    assert rows[f"{best}-final"]["n"] == 2
     model = (study / "best/model.safetensors").read_bytes()
-    assert any((study / f"runs/{best}-chosen-seed{s}/model/model.safetensors").read_bytes() == model for s in (2, 3))
+    assert any((study / f"runs/{best}-final-seed{s}/model/model.safetensors").read_bytes() == model for s in (2, 3))
 
 
 def test_the_tables(study: Path) -> None:
@@ -180,7 +216,7 @@ def test_marks_and_escapes() -> None:
     assert "| **best** | **0.1** | **0.750** | **1** |" in markdown(rows)
     two = [{**row, "method": method} for method in ("frozen", "full") for row in rows]
     assert markdown(two).count("**best**") == 2  # of each method
-    last = markdown([*two, {**rows[0], "setting": "x-chosen"}]).splitlines()[2:]
+    last = markdown([*two, {**rows[0], "setting": "x-final"}]).splitlines()[2:]
     assert ["**" in line for line in last] == [False] * 4 + [True]
     assert r"a_b&c\|d" in markdown(rows)
     made = latex(rows)
@@ -198,6 +234,18 @@ def test_a_curve_is_each_setting_on_each_size() -> None:
     assert (plan.final_seeds, {s.group for s in plan.settings}) == (0, {"r"})
     assert values_of(plan_with(curve=[100, 200])) == [{"data.limit": 100}, {"data.limit": 200}]
     assert sweep_settings([], "0.25,0.5,1") == ["study.curve=[0.25, 0.5, 1]"]
+
+
+def test_a_curve_trains_each_size_for_as_many_steps() -> None:
+    def lengths(curve: list[float], **training: Any) -> list[tuple[int, int | None, int | None]]:
+        content = {**SMALL, "training": training, "study": {"curve": curve}}
+        tables = [s.recipe.training for s in plan_recipe(make_recipe(content), "r", (0, 1)).settings]
+        return [(t.epochs, t.steps, t.patience) for t in tables]
+
+    assert lengths([0.25, 0.5, 1], epochs=3, patience=2) == [(12, None, 8), (6, None, 4), (3, None, 2)]
+    assert lengths([100, 400], epochs=3) == [(12, None, None), (3, None, None)]
+    assert lengths([0.25, 0.5], steps=50) == [(3, 50, None)] * 2  # the recipe says how long
+    assert lengths([0.5, 1], epochs=2, patience=3, mark_steps=10) == [(4, None, 3), (2, None, 3)]
 
 
 @pytest.mark.parametrize(
@@ -244,29 +292,38 @@ def test_a_curve_from_beginning_to_report(tmp_path: Path) -> None:
     run_study(plan_recipe(recipe, "r", (0, 1)), tmp_path / "study", command="x", quiet=True, threads=1)
     (curve,) = json.loads((tmp_path / "study/statistics.json").read_text())["curves"]
     assert [p["rows"] for p in curve["points"]] == [10, 20, 40]
+    assert curve["baseline"]["name"] == "tfidf"
     for point, size in zip(curve["points"], ("0.25", "0.5", "1"), strict=True):
         runs = [tmp_path / f"study/runs/r-{size}-seed{seed}/metrics.json" for seed in (0, 1)]
         found = [json.loads(run.read_text()) for run in runs]
         assert point["scores"] == [m["splits"]["test"]["accuracy"] for m in found]
-        tfidf = next(t["scores"] for t in curve["tfidf"] if t["rows"] == point["rows"])
+        tfidf = next(t["scores"] for t in curve["baseline"]["points"] if t["rows"] == point["rows"])
         assert tfidf == [m["baselines"]["tfidf"]["test"]["accuracy"] for m in found]
     assert curve["fit"]["rows"] == 40
     facts = json.loads((tmp_path / "study/study.json").read_text())
-    assert facts["baselines"]["tfidf"]["test"]["accuracy"] == curve["tfidf"][-1]["scores"][0]
+    assert facts["chosen"]["setting"] in ("r-1", "tfidf")  # and no smaller size, however it does on dev
+    assert facts["baselines"]["tfidf"]["test"]["accuracy"] == curve["baseline"]["points"][-1]["scores"][0]
     assert "predicted" not in facts["baselines"]["tfidf"]
-    *_, against = json.loads((tmp_path / "study/statistics.json").read_text())["comparisons"]
-    ours = next(r for r in facts["table"] if r["setting"] == against["a"])["test_mean"]
-    assert (against["b"], against["bootstrap"]["difference"]) == (
-        "tfidf",
-        pytest.approx(ours - curve["tfidf"][-1]["scores"][0]),
-    )
+    found = json.loads((tmp_path / "study/statistics.json").read_text())["comparisons"]
+    against = next(one for one in found if "tfidf" in (one["a"], one["b"]))
+    means = {r["setting"]: r["test_mean"] for r in facts["table"]}
+    assert means["tfidf"] == curve["baseline"]["points"][-1]["scores"][0]
+    assert against["difference"] == pytest.approx(means[against["a"]] - means[against["b"]])
     write_reports(tmp_path / "study")
     report = (tmp_path / "study/report.md").read_text()
     assert "## Would more labels help?" in report
+    assert "Dashed is TF-IDF on the same rows" in report
     assert f"r: {curve['fit']['sentence']}" in report.partition("## ")[0]  # the verdict says it too
     assert "Next comes" not in report
     assert curve["fit"]["sentence"] in report
     assert (tmp_path / "study/report/rows.png").stat().st_size > 5000
+
+
+def test_the_largest_size_of_a_curve_is_what_may_be_chosen() -> None:
+    settings = plan_with(curve=[5, 20, 100]).settings
+    other = replace(settings[0], name="cosine", values=(), group="")
+    assert [s.name for s in largest_sizes([*settings, other])] == [settings[2].name, "cosine"]
+    assert [s.name for s in largest_sizes(settings[:2])] == [settings[1].name]  # the largest that has a score
 
 
 def test_each_seed_of_a_curve_has_rows_of_its_own(tmp_path: Path) -> None:
@@ -298,17 +355,17 @@ def test_what_a_failure_hid_is_chosen_when_it_is_made(tmp_path: Path) -> None:
                 yield from in_turn([task], watch)
 
     first = run_study(plan, tmp_path / "study", command="x", quiet=True, executor=failing, threads=1)
-    assert [s["name"] for s in first["chosen"]] == ["r-1-chosen"]
+    assert [s["name"] for s in first["final_settings"]] == ["r-1-final"]
     second = run_study(plan, tmp_path / "study", command="x", quiet=True, threads=1)
-    assert [s["name"] for s in second["chosen"]] == ["r-2-chosen"]
-    assert [r["name"] for r in second["runs"]] == ["r-1-seed0", "r-2-seed0", "r-2-chosen-seed1"]
-    recipes = {s["name"]: s["recipe"] for s in [*second["settings"], *second["chosen"]]}
+    assert [s["name"] for s in second["final_settings"]] == ["r-2-final"]
+    assert [r["name"] for r in second["runs"]] == ["r-1-seed0", "r-2-seed0", "r-2-final-seed1"]
+    recipes = {s["name"]: s["recipe"] for s in [*second["settings"], *second["final_settings"]]}
     for run in second["runs"]:
         manifest = json.loads((tmp_path / "study/runs" / run["name"] / "manifest.json").read_text())
         assert manifest["recipe"] == recipes[run["setting"]]
     third = run_study(plan_recipe(recipe, "r", (0, 1)), tmp_path / "study", command="x", quiet=True, threads=1)
     assert third["table"][-1]["n"] == 1
-    assert third["runs"][-1]["name"].endswith("-chosen-seed2")
+    assert third["runs"][-1]["name"].endswith("-final-seed2")
 
 
 def test_a_run_of_another_recipe_does_not_count(tmp_path: Path) -> None:

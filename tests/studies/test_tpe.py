@@ -202,7 +202,7 @@ def test_a_search_in_rounds(study: Path, tmp_path: Path) -> None:
     assert f"(stopped at mark {second[stopped - 5]['pruned']})" in report
     assert "proposed by TPE, round by round" in report
     rows = {r["setting"]: r for r in facts["table"]}
-    whole = [r for n, r in rows.items() if "chosen" not in n and not r.get("pruned")]
+    whole = [r for n, r in rows.items() if "final" not in n and not r.get("pruned")]
     assert rows[chosen.removesuffix("-seed1")]["training.lr"] == max(whole, key=lambda r: r["dev_mean"])["training.lr"]
 
 
@@ -257,7 +257,7 @@ def test_a_round_that_had_begun_stays(study: Path, tmp_path: Path) -> None:
     assert facts["settings"] == before["settings"]
     assert facts["thresholds"] == before["thresholds"]
     assert_same_run(copy / "runs/r-8-seed0", study / "runs/r-8-seed0")
-    assert facts["chosen"][0]["name"] == "r-4-chosen"  # by the new scores
+    assert facts["final_settings"][0]["name"] == "r-4-final"  # by the new scores
 
 
 def test_another_search_is_refused(study: Path) -> None:
@@ -268,12 +268,12 @@ def test_another_search_is_refused(study: Path) -> None:
 
 def test_the_best_of_all_rounds_is_kept(study: Path, tmp_path: Path) -> None:
     facts = run_study(plan_again(study, test="all", trials=6), tmp_path / "s", command="x", quiet=True, threads=1)
-    assert "chosen" not in facts
+    assert "final_settings" not in facts
     best = choose(facts["table"])
     assert best is not None
     ours = (tmp_path / f"s/runs/{best['setting']}-seed0/model/model.safetensors").read_bytes()
     assert (tmp_path / "s/best/model.safetensors").read_bytes() == ours
     statistics = json.loads((tmp_path / "s/statistics.json").read_text())
-    assert statistics["best"] == best["setting"]
+    assert statistics["chosen"] == best["setting"]
     stopped = {r["setting"] for r in facts["table"] if r.get("pruned")}
     assert not stopped & {row["b"] for row in statistics["comparisons"]}

@@ -1,6 +1,7 @@
 """Later versions know more keys: a study that was begun before them is read, reported and continued."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -79,5 +80,17 @@ def test_runs_of_another_engine_or_torch_are_not_joined(older: tuple[Any, Path])
 def test_runs_of_a_model_that_has_changed_are_not_joined(older: tuple[Any, Path]) -> None:
     recipe, directory = older
     write_tiny(Path(recipe.model.name).parent, inner=32)
-    with pytest.raises(RequestError, match="has changed since r-seed0 was made"):
-        run_study(plan_recipe(recipe, "r", (0, 1)), directory, command="x", quiet=True)
+    for seeds in ((0, 1), (0,)):  # whether or not something is still to be made
+        with pytest.raises(RequestError, match="has changed since r-seed0 was made"):
+            run_study(plan_recipe(recipe, "r", seeds), directory, command="x", quiet=True)
+    shutil.rmtree(recipe.model.name)  # one that is gone has not changed
+    assert run_study(plan_recipe(recipe, "r", (0,)), directory, command="x", quiet=True)["runs"][0]["state"] == "done"
+
+
+def test_a_run_that_was_damaged_is_made_again_and_never_published(older: tuple[Any, Path]) -> None:
+    recipe, directory = older
+    weights = directory / "runs/r-seed0/model/model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-50])
+    run_study(plan_recipe(recipe, "r", (0,)), directory, command="x", quiet=True)
+    assert weights.read_bytes() == (directory / "best/model.safetensors").read_bytes() == whole

@@ -15,7 +15,7 @@ from heedful.mirrors.runs import EXTRA, Mirrored, mirrored
 from heedful.report.facts.comparison import compare
 from heedful.report.facts.points import finals, points
 from heedful.report.page.words import shortened
-from heedful.report.sections.verdict import verdict
+from heedful.report.sections.card import verdict
 from heedful.storage.directories import make_directory
 from heedful.storage.reading import mapping
 from heedful.storage.runs import kind_of, read_study

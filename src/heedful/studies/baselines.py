@@ -1,17 +1,19 @@
 """What the runs of a study are compared with: the data as a whole, and the baselines on the same rows."""
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError
-from heedful.evaluation.metrics import Columns
+from heedful.evaluation.metrics import Columns, Metric
 from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.examples import write_examples
-from heedful.storage.reading import read_object
+from heedful.storage.reading import mapping, read_object
+from heedful.storage.runs import has_weights
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json
 from heedful.studies.parts import SettingPlan, StudyPlan
@@ -82,15 +84,53 @@ class Baselines:
         whole = self._whole(recipe, seed) if recipe.evaluation.baselines else {}
         return {name: baseline["values"] for name, baseline in whole.items() if baseline.get("tested")}
 
+    def rows(self, recipe: Recipe, seed: int, metric: Metric) -> list[dict[str, Any]]:
+        """Rows of the table, for those that are models: they are saved, and compete with the settings on dev."""
+        whole = self.scores(recipe, seed) or {}
+        objective = read_objective(recipe, seed, self.store)
+        rows = []
+        for name, facts in whole.items():
+            if not facts.get("tested") or not self._save(objective, name, self._path(recipe, seed).stem):
+                continue
+            row = {"setting": name, "model": name, "method": name, "baseline": True, "random": False, "n": 1}
+            row |= {"metric": metric.name, "higher_is_better": metric.higher_is_better}
+            for split in objective.sets():
+                score = mapping(facts, split).get(metric.name)
+                if score is not None:
+                    row |= {f"{split}_mean": score, f"{split}_std": None}
+            row |= {"train_rows": objective.description()["sizes"].get("train"), "training_seconds": facts["seconds"]}
+            row |= {key: facts.get(key) for key in ("prediction_seconds", "model_bytes")}
+            rows.append({**row, "model_directory": f"{self.folder.name}/{name}"})
+        return rows
+
+    def _save(self, objective: Objective, name: str, of: str) -> bool:
+        """As a model directory, once for as long as what is compared with it has the same data: a note beside it says
+        which, and is there only while it is true."""
+        note, said = self.folder / f"{name}.json", {"of": of}
+        with contextlib.suppress(RequestError):
+            if has_weights(self.folder / name) and read_object(note) == said:
+                return True
+        note.unlink(missing_ok=True)
+        saved = objective.save_baseline(name, self.folder / name)
+        if saved:
+            write_json(note, said)
+        return saved
+
     def _whole(self, recipe: Recipe, seed: int) -> dict[str, Any]:
+        return read_object(self._path(recipe, seed))
+
+    def _path(self, recipe: Recipe, seed: int) -> Path:
+        """Of the file with all that is known of them, which is named after their data."""
         drawn = seed if recipe.data.redraw else None
-        key = json.dumps([recipe.objective.kind, recipe.data.model_dump(mode="json"), drawn])
+        key = json.dumps([recipe.objective.kind, recipe.data.model_dump(mode="json"), drawn, recipe.evaluation.metric])
         if key not in self.paths:
             objective = read_objective(recipe, seed, self.store)
             facts = key + json.dumps(objective.description()["fingerprints"])
             path = self.folder / f"{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
-            if not path.exists():
+            try:
+                read_object(path)
+            except RequestError:  # it is not there, or damaged, and made again either way
                 make_directory(self.folder)
                 write_json(path, objective.baselines())
             self.paths[key] = path
-        return read_object(self.paths[key])
+        return self.paths[key]

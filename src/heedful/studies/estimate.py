@@ -46,8 +46,9 @@ def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, thr
         if kind not in paces:
             measured = len(paces) < _KINDS
             paces[kind] = _measure(recipe, objective, threads) if measured else _mean(paces.values())
-        total += _seconds(recipe, sizes[data], paces[kind], new=(kind + data) not in counted)
-        counted.add(kind + data)
+        shared = (_features(recipe) if paces[kind].cached else kind) + data
+        total += _seconds(recipe, sizes[data], paces[kind], new=shared not in counted)
+        counted.add(shared)
     return total
 
 
@@ -56,6 +57,12 @@ def _kind(recipe: Recipe) -> str:
     table = recipe.training
     facts: list[Any] = [recipe.model.model_dump(exclude={"dropout"}), recipe.objective.kind, recipe.tuning.method]
     return json.dumps([*facts, table.max_length, table.long_texts])
+
+
+def _features(recipe: Recipe) -> str:
+    """What a frozen body gives for texts depends on; several tunings may share it."""
+    model, table = recipe.model, recipe.training
+    return json.dumps([model.name, model.revision, model.pooling, model.pairs, table.max_length, table.long_texts])
 
 
 def _seconds(recipe: Recipe, sizes: Mapping[str, int], pace: Pace, new: bool) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from heedful import plugins
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.studies.tpe import Trial, thresholds
@@ -20,6 +21,13 @@ class SettingPlan:
     """What a search varies, by key."""
     group: str = ""
     """The search that this is a setting of: one of each group is chosen."""
+    baseline: bool = False
+    """Whether it is there to be beaten, and was not asked for."""
+
+    @property
+    def random(self) -> bool:
+        """Whether the seed plays a part; if not, it is run once."""
+        return bool(plugins.find("tuning", self.recipe.tuning.method).random(self.recipe))
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,15 @@ Rounds = Callable[[Mapping[str, Sequence[Trial]]], tuple[SettingPlan, ...]]
 
 
 @dataclass(frozen=True)
+class Until:
+    """Seeds are added until each comparison with the chosen setting is decided, or cannot be."""
+
+    difference: float | None = None
+    """Settings that surely differ by less are alike; None: what is usual for the metric."""
+    most_seeds: int = 20
+
+
+@dataclass(frozen=True)
 class StudyPlan:
     settings: tuple[SettingPlan, ...]
     seeds: tuple[int, ...]
@@ -58,13 +75,25 @@ class StudyPlan:
     """The settings of the rounds before this one."""
     search: Mapping[str, Any] | None = None
     """What [study] says, for the record."""
+    until: Until | None = None
+    seeds_by_setting: Mapping[str, tuple[int, ...]] | None = None
+    """Where settings have got more seeds than the others."""
+
+    final_baselines: tuple[SettingPlan, ...] = ()
+    """What is run beside the chosen settings, where settings are chosen."""
 
     def jobs(self, directory: Path) -> Iterator[Job]:
         """Seed by seed, so that a study that is stopped early has compared all settings on some seeds."""
-        for seed in self.seeds:
+        for seed in dict.fromkeys(seed for setting in self.settings for seed in self.seeds_of(setting)):
             for setting in self.settings:
-                name = f"{setting.name}-seed{seed}"
-                yield Job(name, setting, seed, directory / "runs" / name)
+                if seed in self.seeds_of(setting):
+                    name = f"{setting.name}-seed{seed}"
+                    yield Job(name, setting, seed, directory / "runs" / name)
+
+    def seeds_of(self, setting: SettingPlan) -> tuple[int, ...]:
+        """The first one alone, if no seed plays a part in the setting."""
+        seeds = (self.seeds_by_setting or {}).get(setting.name, self.seeds)
+        return seeds if setting.random else seeds[:1]
 
     def thresholds(self, job: Job, curves: Sequence[DevCurve]) -> dict[int, float]:
         """What this run must reach, mark by mark, given its group's runs with the same seed in earlier rounds."""
@@ -92,20 +121,21 @@ class StudyPlan:
                 setting = by_name[best["setting"]]
                 content = setting.recipe.identity()
                 content["evaluation"] = {**content.get("evaluation", {}), "test": True}
-                chosen.append(replace(setting, name=f"{setting.name}-chosen", recipe=make_recipe(content)))
+                chosen.append(replace(setting, name=f"{setting.name}-final", recipe=make_recipe(content)))
         first = max(self.seeds) + 1
-        return StudyPlan(tuple(chosen), tuple(range(first, first + self.final_seeds))) if chosen else None
+        seeds = tuple(range(first, first + self.final_seeds))
+        return StudyPlan((*chosen, *self.final_baselines), seeds) if chosen else None
 
 
 def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The row with the best mean on dev, of those that were trained to the end if there are any; None where none has a
-    mean."""
+    """The row with the best mean on dev, of those that were trained to the end if there are any; of several that are
+    level the simplest: a baseline, then one without a seed. None where none has a mean."""
     scored = [r for r in rows if r.get("dev_mean") is not None]
     scored = [r for r in scored if not r.get("pruned")] or scored
     if not scored:
         return None
     sign = direction(scored[0])
-    return max(scored, key=lambda r: float(sign * r["dev_mean"]))
+    return max(scored, key=lambda r: (float(sign * r["dev_mean"]), bool(r.get("baseline")), r.get("random") is False))
 
 
 def direction(row: Mapping[str, Any]) -> int:

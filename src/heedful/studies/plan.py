@@ -1,14 +1,17 @@
 """From a request to what a study runs: one recipe with its search, or a comparison of models and methods."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from heedful import plugins
 from heedful.errors import RequestError
-from heedful.recipes.reading import make_recipe
+from heedful.recipes.reading import draft_recipe, make_recipe, unused_keys
 from heedful.recipes.schema import Recipe
+from heedful.studies.baselines import data_key
 from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.search import plan_search
 
@@ -28,8 +31,10 @@ def plan_comparison(
     methods: Sequence[str],
     seeds: Sequence[int],
     changes: Mapping[str, Mapping[str, Any]] | None = None,
+    for_methods: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> StudyPlan:
-    """`data` is a recipe's [data] table; `changes` are tables of a recipe that go over every method's own."""
+    """`data` is a recipe's [data] table; `changes` are tables of a recipe that go over the own ones of every method
+    that uses them, and `for_methods` those that go over one method's, by its name."""
     tunings = {}
     for method in methods:
         try:
@@ -45,19 +50,63 @@ def plan_comparison(
         if key in ((changes or {}).get(table) or {}) or key in swept:
             raise RequestError(f"{table}.{key}: say it with {option}, which names what is compared.")
     settings = []
+    unused: dict[str, dict[str, str]] = {}
+    shared = {key for tuning in tunings.values() for key in tuning.Table.model_fields}
     for model in models:
         for method in methods:
-            content: dict[str, Any] = {"model": {"name": model}, "data": dict(data), "tuning": {"method": method}}
-            for tables in (_defaults(tunings[method].COMPARE_DEFAULTS, changes or {}), changes or {}):
-                for table, values in tables.items():
-                    if not isinstance(values, dict):
-                        raise RequestError(f"--set {table}: set a key of a table, such as training.lr=1e-4.")
-                    content[table] = {**content.get(table, {}), **values}
-            name = re.sub(r"[^\w.-]+", "-", f"{Path(model).name}-{method}").strip("-.") or method
-            settings.append(SettingPlan(name, model, method, make_recipe(content, "compare")))
+            of_method = (for_methods or {}).get(method, {})
+            content, unused[method] = _content(model, tunings[method], method, data, changes or {}, of_method, shared)
+            recipe = make_recipe(content, "compare")
+            settings.append(SettingPlan(_setting_name(model, method), model, method, recipe))
+    for key, why in unused[methods[0]].items():
+        if all(key in of_method for of_method in unused.values()):
+            raise RequestError(f"--set {key}: means nothing {why}; leave it out.")
     if len({s.name for s in settings}) != len(settings):
         raise RequestError("--models: two of them have the same last name; copy or rename one of the directories.")
     return plan_search(tuple(settings), tuple(seeds), settings[0].recipe.study)
+
+
+def _setting_name(model: str, method: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", f"{Path(model).name}-{method}").strip("-.") or method
+
+
+def _content(
+    model: str,
+    tuning: Any,
+    method: str,
+    data: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    of_method: Mapping[str, Any],
+    shared: set[str],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The recipe of a model and a method, and which of the changes for all mean nothing with it, and why; those
+    `of_method` must mean something. `shared`: the keys that some method's [tuning] has."""
+    for table, values in (*changes.items(), *of_method.items()):
+        if not isinstance(values, dict):
+            raise RequestError(f"--set {table}: set a key of a table, such as training.lr=1e-4.")
+    defaults = _defaults(tuning.COMPARE_DEFAULTS, _merged(changes, of_method))
+    content = {"model": {"name": model}, "data": dict(data), "tuning": {"method": method}}
+    content = _merged(_merged(content, defaults), changes)
+    others = shared - tuning.Table.model_fields.keys()
+    content["tuning"] = {key: value for key, value in content["tuning"].items() if key not in others}
+    unused = unused_keys(draft_recipe(content, "compare"))
+    for key in unused:
+        table, _, name = key.partition(".")
+        content.get(table, {}).pop(name, None)
+    return _merged(content, of_method), {key: why for key, why in unused.items() if _is_set(changes, key)}
+
+
+def _is_set(changes: Mapping[str, Any], key: str) -> bool:
+    table, _, name = key.partition(".")
+    return name in (changes.get(table) or {})
+
+
+def _merged(changes: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables with the keys of both; the further ones win."""
+    tables = {table: dict(values) for table, values in changes.items()}
+    for table, values in further.items():
+        tables[table] = {**tables.get(table, {}), **values}
+    return tables
 
 
 def _defaults(compared: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -68,3 +117,41 @@ def _defaults(compared: Mapping[str, Mapping[str, Any]], changes: Mapping[str, A
         if isinstance(training, Mapping) and "steps" in training:
             tables.get("training", {}).pop("epochs", None)
     return tables
+
+
+def with_baselines(plan: StudyPlan, of_pairs: Collection[str]) -> StudyPlan:
+    """Where baselines are wanted, a setting of each tuning that is one: for each model and data, on the most rows.
+    `of_pairs` are the keys of the data whose texts come in pairs. A search runs them beside what it has chosen."""
+    wanted = [s for s in plan.settings if s.recipe.evaluation.baselines]
+    names = {s.name for s in plan.settings}
+    added = []
+    for key, setting in {_model_and_data(s.recipe): s for s in wanted}.items():
+        there = {s.method for s in plan.settings if _model_and_data(s.recipe) == key}
+        model = setting.recipe.model.name or setting.model
+        for method, recipe in _baseline_recipes(setting.recipe, data_key(setting.recipe) in of_pairs):
+            name = _setting_name(model, method)
+            name = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 10_000))) if n not in names)
+            if method not in there:
+                names.add(name)
+                added.append(SettingPlan(name, model, method, recipe, baseline=True))
+    if plan.final_seeds:
+        return replace(plan, final_baselines=tuple(added))
+    return replace(plan, settings=(*plan.settings, *added))
+
+
+def _model_and_data(recipe: Recipe) -> str:
+    return json.dumps([recipe.model.name, recipe.model.revision, data_key(recipe)])
+
+
+def _baseline_recipes(recipe: Recipe, has_pairs: bool) -> Iterator[tuple[str, Recipe]]:
+    """Of each tuning that is a baseline for this recipe: its name, and its recipe, which is tested."""
+    evaluation = {**recipe.identity().get("evaluation", {}), "test": True}
+    for method in plugins.names("tuning"):
+        try:
+            tuning = plugins.find("tuning", method)
+        except RequestError:  # a package that nobody has asked for
+            continue
+        tables = tuning.as_baseline(recipe, has_pairs)
+        if tables is not None:
+            content = {**tables, "tuning": {"method": method, **tables.get("tuning", {})}, "evaluation": evaluation}
+            yield method, make_recipe(content, f"{method} as a baseline")

@@ -3,14 +3,15 @@
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from heedful import plugins
 from heedful.errors import RequestError
-from heedful.recipes.reading import make_recipe
+from heedful.recipes.reading import make_recipe, unused_keys
 from heedful.recipes.schema import Range, Recipe, StudyTable
 from heedful.streams import shuffled, uniform
 from heedful.studies.parts import SettingPlan, StudyPlan
@@ -19,6 +20,7 @@ from heedful.studies.tpe import Axes, Trial, propose
 _TABLES = ("model", "data", "objective", "tuning", "training")
 _LENGTHS = {"training.epochs", "training.steps", "training.mark_steps", "training.mark_tokens"}
 _MOST_SETTINGS = 1000  # in one study
+_MOST_EPOCHS = 10_000  # that a recipe may have
 
 
 def plan_search(settings: tuple[SettingPlan, ...], seeds: tuple[int, ...], study: StudyTable | None) -> StudyPlan:
@@ -28,23 +30,51 @@ def plan_search(settings: tuple[SettingPlan, ...], seeds: tuple[int, ...], study
         return StudyPlan(bases, seeds)
     axes, rows = _axes(study), _rows(study)
     _refuse_unused_keys(study, axes)
+    unused = {base.name: _of_other_tunings(base, bases) | unused_keys(base.recipe) for base in bases}
+    for key in (*axes, *(key for row in rows for key in row)):
+        if all(key in keys for keys in unused.values()):
+            raise RequestError(f"study.{key} means nothing {unused[bases[0].name][key]}; leave it out.")
     for key, values in axes.items():  # a setting of a late round must not turn out to be impossible
+        base = next(b for b in bases if key not in unused[b.name])
         for end in (values.low, values.high) if isinstance(values, Range) else ():
-            make_recipe(_tables_with(bases[0].recipe, {key: end}), f"an end of study.{key}")
+            make_recipe(_tables_with(base.recipe, {key: end}), f"an end of study.{key}")
     plan = StudyPlan(bases, seeds, study.final_seeds if study.test == "chosen" else 0, search=_keys_set_by(study))
     if study.curve:
         return replace(plan, settings=tuple(s for b in bases for s in _curve_settings(b, study.curve)), final_seeds=0)
     if study.search == "tpe":
 
         def rounds(trials: Mapping[str, Sequence[Trial]]) -> tuple[SettingPlan, ...]:
-            return tuple(s for base in bases for s in _next_round(base, axes, trials.get(base.name, ()), study))
+            return tuple(
+                setting
+                for base in bases
+                for setting in _next_round(base, _without(axes, unused[base.name]), trials.get(base.name, ()), study)
+            )
 
         # at one mark, a short schedule is further than a long one: they cannot be compared
         prune = not _LENGTHS & axes.keys() if study.prune is None else study.prune
         return replace(plan, settings=rounds({}), rounds=rounds, prune=prune)
-    combinations = rows or (_draw_combinations(axes, study) if study.search == "random" else _all_combinations(axes))
-    total = len(combinations)
-    return replace(plan, settings=tuple(s for b in bases for s in _make_settings(b, combinations, study, 0, total)))
+    tried = []
+    for base in bases:  # each with the keys that it uses
+        own = _without(axes, unused[base.name])
+        drawn = _draw_combinations(own, study) if study.search == "random" else _all_combinations(own)
+        combinations = _different(_without(row, unused[base.name]) for row in rows) if rows else drawn
+        tried += _make_settings(base, combinations, study, 0, len(combinations))
+    return replace(plan, settings=tuple(tried))
+
+
+def _of_other_tunings(base: SettingPlan, bases: Sequence[SettingPlan]) -> dict[str, str]:
+    """Keys of [tuning] that others have and this one has not, and why they mean nothing with it."""
+    keys = {key for other in bases for key in type(other.recipe.tuning).model_fields}
+    own = type(base.recipe.tuning).model_fields
+    return {f"tuning.{key}": f'with tuning.method = "{base.method}"' for key in keys if key not in own}
+
+
+def _without(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in keys}
+
+
+def _different(combinations: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list({json.dumps(values): values for values in combinations}.values())
 
 
 def _keys_set_by(study: StudyTable) -> dict[str, Any]:
@@ -88,12 +118,15 @@ def _make_settings(
 def _next_round(base: SettingPlan, axes: Axes, trials: Sequence[Trial], study: StudyTable) -> list[SettingPlan]:
     total = study.trials or 0
     count = min(study.round, total - len(trials))
+    if not axes:  # nothing of it varies
+        return _make_settings(base, [{}][len(trials) :], study, 0, 1)
     combinations = propose(axes, trials, count, total, study.draw_seed) if count > 0 else []
     return _make_settings(base, combinations, study, len(trials), total)
 
 
 def _curve_settings(base: SettingPlan, sizes: Sequence[float]) -> list[SettingPlan]:
-    """The setting on each share or number of the training rows; each seed draws its own."""
+    """The setting on each share or number of the training rows; each seed draws its own. Fewer rows are read more
+    often, so that what more rows bring is not what more steps bring."""
     if base.recipe.data.limit is not None or base.recipe.data.fraction is not None:
         raise RequestError("study.curve says how many rows are trained on; leave data.limit and data.fraction out.")
     shares = all(size <= 1 for size in sizes)
@@ -102,10 +135,23 @@ def _curve_settings(base: SettingPlan, sizes: Sequence[float]) -> list[SettingPl
     plans = []
     for size in sizes:
         values: dict[str, Any] = {"data.fraction": float(size)} if shares else {"data.limit": size}
-        recipe = make_recipe(_tables_with(base.recipe, {**values, "data.redraw": True}), "study.curve")
+        changes = {**values, "data.redraw": True, **_as_many_steps(base.recipe, sizes[-1] / size)}
+        recipe = make_recipe(_tables_with(base.recipe, changes), "study.curve")
         name = f"{base.name}-{size}"
         plans.append(replace(base, name=name, recipe=recipe, values=tuple(values.items()), group=base.name))
     return plans
+
+
+def _as_many_steps(recipe: Recipe, times: float) -> dict[str, Any]:
+    """The length of a training on so many times fewer rows, counted in epochs; nothing if the recipe counts steps, or
+    the head is solved and not trained."""
+    training = recipe.training
+    if times == 1 or training.steps is not None or plugins.find("tuning", recipe.tuning.method).solves(recipe):
+        return {}
+    changes = {"training.epochs": min(_MOST_EPOCHS, round(times * training.epochs))}
+    if training.patience is not None and training.mark_steps is None and training.mark_tokens is None:
+        changes["training.patience"] = round(times * training.patience)
+    return changes
 
 
 def _tables_with(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""What the runs of a study show together: who beats whom, on one value for each example. Kept as statistics.json,
-numbers and sentences side by side.
+"""What the runs of a study show together: what score to expect of each setting, who beats whom, and what it would take
+to say more. Kept as statistics.json, numbers and sentences side by side.
 
 Values of several runs are matched by the numbers of their rows, and settings are compared only if they were tested on
 the same rows. s seeds, e examples.
@@ -14,23 +14,38 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import RequestError
-from heedful.evaluation.metrics import Columns, Metric, metric_named, pseudo_values
+from heedful.evaluation.metrics import Columns, Metric, metric_named
 from heedful.evaluation.statistics.classes import Predictions
-from heedful.evaluation.statistics.order import almost_stochastic_order
-from heedful.evaluation.statistics.paired import paired_bootstrap, permutation_over_examples
-from heedful.evaluation.statistics.size import effect_size, holm, smallest_difference
-from heedful.storage.examples import places_of, read_examples, read_predictions, read_values
+from heedful.evaluation.statistics.compare import (
+    ALPHA,
+    Comparison,
+    compare_all,
+    expected_score,
+    facts_of_many_seeds,
+    untold,
+)
+from heedful.evaluation.statistics.crossed import SeedsByExamples, pooled
+from heedful.evaluation.statistics.wording import Words, p_text, percent
+from heedful.objectives.protocol import Judgement
+from heedful.storage.examples import places_of, read_examples, read_predictions
 from heedful.storage.runs import Run, read_run
 from heedful.storage.whole import write_json
 from heedful.studies.curves import learning_curves
 from heedful.studies.parts import direction
 from heedful.studies.table import judged_set
+from heedful.studies.values import NotComparableError, aligned, contributions, values_of
 
 Floats = npt.NDArray[np.float64]
-Further = Callable[[str, Mapping[str, Predictions], Mapping[str, Sequence[Mapping[str, Any]]], str], dict[str, Any]]
-"""What else an objective has to say, as entries of statistics.json. It is given the name of the chosen setting; by
-evaluation set (the judged one, and dev if that is another), the predictions of each compared setting and the examples
-in the same order; and the name of the judged set."""
+Further = Callable[
+    [str, Mapping[str, Predictions], Mapping[str, Sequence[Mapping[str, Any]]], str, Metric, bool], dict[str, Any]
+]
+"""What else an objective has to say, as entries of statistics.json, of which those under "settings" join the others. It
+is given the name of the chosen setting, which may be a baseline without runs; by evaluation set (the judged one, and
+dev if that is another), the predictions of each compared setting with runs and of the chosen baseline, and the examples
+in the same order; the name of the judged set; the metric that was asked for; and whether a seed plays a part in the
+chosen setting."""
+Answers = Callable[[str, str], Judgement | None]
+"""`Objective.judge_baseline`: what a baseline says of an evaluation set."""
 
 
 @dataclass
@@ -38,8 +53,10 @@ class Compared:
     """The settings that were tested on the same rows."""
 
     rows: list[int]
-    values: dict[str, Floats] = field(default_factory=dict)
-    """By setting (s, e): higher is better, whatever the metric; the mean of a line is a seed's score, or minus it."""
+    settings: dict[str, SeedsByExamples] = field(default_factory=dict)
+    """In the metric's own direction; the mean of a line is a seed's score."""
+    baselines: set[str] = field(default_factory=set)
+    """Which of them are baselines."""
     left_out: list[dict[str, str]] = field(default_factory=list)
     """The settings that are not compared, each with the reason in words."""
 
@@ -51,31 +68,52 @@ def write_statistics(
     metrics: Mapping[str, Metric],
     baselines: Mapping[str, Mapping[str, Columns]] | None = None,
     further: Further | None = None,
-) -> None:
-    """Writes statistics.json from what study.json holds (`facts`), the rows of the table and the values of the runs;
-    there is none if no run has a score.
+    answers: Answers | None = None,
+    *,
+    chosen: str | None = None,
+    alpha: float = ALPHA,
+    look: int = 1,
+    difference: float | None = None,
+    most_seeds: int | None = None,
+) -> dict[str, Any]:
+    """Writes statistics.json from what study.json holds (`facts`), the rows of the table and the values of the runs,
+    and returns it; there is none, and it is empty, if no run has a score.
 
     `metrics` are the objective's. `baselines` are the columns of each baseline on each evaluation set, the numbers of
-    the rows among them under "row".
+    the rows among them under "row"; `answers` is for one that is chosen. `chosen` is the name of the setting, or of the
+    baseline, that dev has chosen; without it, the best on dev of the table. `alpha` is the level of this `look` at the
+    data, and two settings that differ by less than `difference` (None: see `compare.DIFFERENCE`) are alike;
+    `most_seeds`: how many a setting may ever get.
     """
     path = study / "statistics.json"
     path.unlink(missing_ok=True)
     judged = judged_set(rows)
     if judged is None:
-        return
+        return {}
     metric = metric_named(str(next(row["metric"] for row in rows if f"{judged}_mean" in row)), metrics)
-    runs = _runs(study, facts, ranked_settings(rows))
-    chosen = next(iter(runs))
-    content: dict[str, Any] = {"format": 1, "split": judged, "best": chosen}
-    content |= {"metric": metric.name, "higher_is_better": metric.higher_is_better}
-    compared = gather_values(runs, judged, metric)
-    content |= compare_settings(compared, _of_baselines(baselines or {}, judged, metric, compared.rows))
-    if further is not None and compared.values:
-        content |= _further(study, further, {name: runs[name] for name in compared.values}, judged)
+    ranked = ranked_settings(rows)
+    chosen = chosen or ranked[0]
+    runs = _runs(study, facts, [chosen, *(name for name in ranked if name != chosen)])
+    content: dict[str, Any] = {"format": 2, "split": judged, "metric": metric.name}
+    content |= {"higher_is_better": metric.higher_is_better, "chosen": chosen}
+    compared = gather_values(runs, baselines or {}, judged, metric, facts, chosen)
+    content |= compared_settings(compared, metric, chosen, judged, alpha, look, difference, most_seeds)
+    if metric.statistics is None:
+        by_name, about = {row["setting"]: row for row in rows}, _described(facts)
+        content["settings"] = {s: _of_the_table(by_name[s], about.get(s, {}), judged, metric) for s in ranked}
+    if further is not None and content["settings"]:
+        with_runs = {n: runs[n] for n in runs if n in content["settings"]}
+        random = content["settings"].get(chosen, {}).get("random", True)
+        predictions, examples = _predicted(study, with_runs, chosen, judged, answers)
+        made = further(chosen, predictions, examples, judged, metric, random) if judged in predictions else {}
+        for name, about in made.pop("settings", {}).items():
+            content["settings"][name] |= about
+        content |= made
     curves = learning_curves(study, facts, judged, metric)
     if curves:
         content["curves"] = curves
     write_json(path, content)
+    return content
 
 
 def ranked_settings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -93,132 +131,157 @@ def ranked_settings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _runs(study: Path, facts: Mapping[str, Any], settings: Sequence[str]) -> dict[str, list[Run]]:
-    return {
-        setting: [
-            read_run(study / "runs" / entry["name"])
-            for entry in facts["runs"]
-            if (entry["setting"], entry["state"]) == (setting, "done")
-        ]
-        for setting in settings
-    }
+    """The finished runs of each setting that has any."""
+    done = [entry for entry in facts["runs"] if entry["state"] == "done"]
+    every = {s: [read_run(study / "runs" / e["name"]) for e in done if e["setting"] == s] for s in settings}
+    return {setting: runs for setting, runs in every.items() if runs}
 
 
-def gather_values(runs: Mapping[str, Sequence[Run]], judged: str, metric: Metric) -> Compared:
-    """One value for each seed and example of the settings that were tested on the rows of the first one."""
-    first = next(iter(runs))
-    compared = Compared([])
+def _described(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What study.json says of each setting, those of the last phase of a search included."""
+    return {s["name"]: s for s in (*facts["settings"], *facts.get("final_settings", []))}
+
+
+def gather_values(
+    runs: Mapping[str, Sequence[Run]],
+    baselines: Mapping[str, Mapping[str, Columns]],
+    judged: str,
+    metric: Metric,
+    facts: Mapping[str, Any],
+    chosen: str,
+) -> Compared:
+    """One value for each seed and example of the settings and baselines that were tested on the chosen one's rows, or
+    on those of the first that has such values."""
+    about = _described(facts)
+    compared = Compared([], baselines={name for name, s in about.items() if s.get("baseline")} | set(baselines))
     if metric.statistics is None:
         reason = f"{metric.title} is not made of one value for each example, so the settings are not compared by it."
-        compared.left_out = [{"setting": name, "reason": reason} for name in runs]
+        compared.left_out = [{"setting": name, "reason": reason} for name in dict.fromkeys((*runs, *baselines))]
         return compared
-    prints = {run.fingerprint(judged) for run in runs[first]}
+    columns = {name: sets[judged] for name, sets in baselines.items() if judged in sets and name not in runs}
+    first, prints = "", None
+    if chosen in columns:
+        first, compared.rows = chosen, [int(row) for row in columns[chosen]["row"]]
     for setting, of_setting in runs.items():
         try:
             own = {run.fingerprint(judged) for run in of_setting}
             if len(own) > 1:
-                raise _NotComparableError(f"has runs that were tested on different rows of {judged}")
-            if own != prints:
-                raise _NotComparableError(f"was tested on other rows of {judged} than {first}")
-            gathered = [_values_of(run, judged, metric) for run in of_setting]
-            if setting == first:
-                compared.rows = gathered[0][0]
-            compared.values[setting] = np.stack([_aligned(*one, compared.rows, judged, first) for one in gathered])
-        except _NotComparableError as error:
+                raise NotComparableError(f"has runs that were tested on different rows of {judged}")
+            if prints not in (None, own):
+                raise NotComparableError(f"was tested on other rows of {judged} than {first}")
+            gathered = [values_of(run, judged, metric) for run in of_setting]
+            rows = compared.rows or gathered[0][0]
+            values_se = np.stack([aligned(*one, rows, judged, first or setting) for one in gathered])
+            first, prints, compared.rows = first or setting, own, rows
+            compared.settings[setting] = SeedsByExamples(values_se, about.get(setting, {}).get("random", True))
+        except NotComparableError as error:
             compared.left_out.append({"setting": setting, "reason": f"{setting} {error}, so it is not compared."})
-            if setting == first:
-                break
+    for name, own_columns in columns.items():
+        arrays = {key: np.asarray(column) for key, column in own_columns.items() if key != "row"}
+        try:
+            values_e = contributions(metric, arrays, f"the baseline {name}")
+            rows = [int(row) for row in own_columns["row"]]
+            aligned_e = aligned(rows, values_e, compared.rows or rows, judged, first)
+            first, compared.rows = first or name, compared.rows or rows
+            compared.settings[name] = SeedsByExamples(aligned_e[None], random=False)
+        except NotComparableError as error:
+            compared.left_out.append({"setting": name, "reason": f"{name} {error}, so it is not compared."})
     return compared
 
 
-class _NotComparableError(Exception):
-    """A reason in words, without its subject."""
+def compared_settings(
+    compared: Compared, metric: Metric, chosen: str, judged: str,
+    alpha: float, look: int, difference: float | None, most_seeds: int | None,
+) -> dict[str, Any]:  # fmt: skip
+    """What score to expect of each setting, how all pairs differ, and what this study could have shown."""
+    settings, words = compared.settings, Words(metric, judged)
+    together = pooled(list(settings.values()))
+    facts: dict[str, Any] = {"examples": len(compared.rows)} if compared.rows else {}
+    facts |= {"alpha": alpha, "look": look, "settings": {}}
+    for name, x in settings.items():
+        about: dict[str, Any] = {"baseline": name in compared.baselines, "random": x.random, "seeds": x.seeds}
+        facts["settings"][name] = about | {"expected": asdict(expected_score(x, words, together))}
+    first = chosen if chosen in settings else next(iter(settings), None)
+    found = []
+    if first is not None:
+        found = compare_all(settings, metric, first, alpha, difference, most_seeds, where=judged)
+    facts["comparisons"] = [
+        asdict(one) | facts_of_many_seeds(settings[one.a], settings[one.b], metric.sign) for one in found
+    ]
+    with_chosen = [one for one in found if one.a == chosen]
+    if with_chosen:
+        most = max(with_chosen, key=lambda one: metric.sign * float(settings[one.b].score))
+        facts["how_many_more"] = {"a": most.a, "b": most.b, **asdict(most.visible)}
+        facts["how_many_more"]["sentence"] = _how_many_more(most)
+    facts["higher_on_test"] = [_higher(one, words, alpha) for one in with_chosen if metric.better(0, one.difference)]
+    facts["not_compared"] = compared.left_out
+    return facts
 
 
-def _values_of(run: Run, judged: str, metric: Metric) -> tuple[list[int], Floats]:
-    path = run.directory / "values" / f"{judged}.tsv"
-    if not path.exists():
-        raise _NotComparableError(f"has a run without values for each example (values/{judged}.tsv)")
-    rows, columns = read_values(path)
-    return rows, _contributions(metric, columns, str(path))
+def _how_many_more(one: Comparison) -> str:
+    """What could be shown, and what it would take for the second smallest of the differences that are asked for, or
+    the smallest where that one is in sight."""
+    visible = one.visible
+    could = visible.difference
+    out_of_sight = [need for need in visible.needs[:2] if could is not None and need.difference < could]
+    start = f"Of {one.a} and {one.b}: {visible.sentence[0].lower()}{visible.sentence[1:]}"
+    return " ".join([start, *(need.sentence for need in out_of_sight[-1:])])
 
 
-def _contributions(metric: Metric, columns: Columns, where: str) -> Floats:
-    """What each example contributes to the score, whose mean they have: the jackknife's bias is not taken off, so that
-    differences are those of the scores in the table."""
-    try:
-        score, values_e = pseudo_values(metric, columns)
-    except KeyError as error:
-        raise RequestError(f"{where} has no column {error}, which {metric.title} is made of; run again.") from None
-    if not np.isfinite(values_e).all() or not np.isfinite(score):
-        raise _NotComparableError(f"has a run whose {metric.title} is undefined without one of its examples")
-    return np.asarray(metric.sign * (values_e - values_e.mean() + score), dtype=np.float64)
+def _higher(one: Comparison, words: Words, alpha: float) -> dict[str, Any]:
+    """A setting that scored better on the set that judges than the chosen one, turned so that it comes first."""
+    low, high = (None if end is None else -end for end in (one.high, one.low))
+    how = f"{words.figure(abs(one.difference))} {'higher' if words.metric.higher_is_better else 'lower'}"
+    start = f"{one.b} scored {how} on {words.where} than {one.a}"
+    if low is None or high is None:
+        sentence = f"{start}, on one example, which shows nothing."
+    else:
+        between = f"{percent(1 - alpha)}: {words.signed(low)} to {words.signed(high)}"
+        if one.p_corrected is None:
+            sentence = f"{start} ({between}); with one seed nothing says whether other seeds would too."
+        elif one.better is None:
+            sentence = f"{start}, {untold(low, high, one.pairs)} ({between}; {p_text(one.p_corrected)})."
+        else:
+            sentence = f"{start}, and that is shown ({between}; {p_text(one.p_corrected)}), though dev chose {one.a}."
+    facts = {"setting": one.b, "difference": -one.difference, "low": low, "high": high}
+    return {**facts, "p_corrected": one.p_corrected, "sentence": sentence}
 
 
-def _aligned(rows: Sequence[int], values_e: Floats, wanted: Sequence[int], judged: str, first: str) -> Floats:
-    places = places_of(rows, wanted)
-    if places is None:
-        raise _NotComparableError(f"was tested on other rows of {judged} than {first}")
-    return values_e[places]
+def _of_the_table(row: Mapping[str, Any], about: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
+    """Of a metric that is not made of one value for each example: its mean over seeds, and nothing of how sure."""
+    mean, std = row[f"{judged}_mean"], row.get(f"{judged}_std")
+    sentence = f"{metric.title} {mean:.3f} on {judged}; how sure that is cannot be told of this metric."
+    random, seeds = bool(about.get("random", row.get("random", True))), row.get("n")
+    holds_for = "examples" if not random else "this run" if seeds == 1 else "seeds and examples"
+    expected = {"mean": mean, "low": None, "high": None, "level": 1 - ALPHA, "std": std, "about": holds_for}
+    facts = {"baseline": bool(about.get("baseline", row.get("baseline"))), "random": random, "seeds": seeds}
+    return {**facts, "expected": {**expected, "sentence": sentence}}
 
 
-def _of_baselines(
-    baselines: Mapping[str, Mapping[str, Columns]], judged: str, metric: Metric, rows: Sequence[int]
-) -> dict[str, Floats]:
-    """The values (1, e) of the baselines that were tested on these very rows."""
-    values = {}
-    for name, sets in baselines.items():
-        columns = sets.get(judged)
-        if columns is None or metric.statistics is None or not rows:
-            continue
-        arrays = {key: np.asarray(column) for key, column in columns.items() if key != "row"}
-        try:
-            values_e = _contributions(metric, arrays, f"the baseline {name}")
-            values[name] = _aligned([int(row) for row in columns["row"]], values_e, rows, judged, "")[None]
-        except _NotComparableError:
-            continue  # a constant has no correlation to compare with
-    return values
-
-
-def compare_settings(compared: Compared, baselines: Mapping[str, Floats] | None = None) -> dict[str, Any]:
-    """The first setting against each of the others and against the baselines, corrected for how many these are."""
-    comparisons: list[dict[str, Any]] = []
-    names = list(compared.values)
-    others = {name: compared.values[name] for name in names[1:]} | dict(baselines or {}) if names else {}
-    for name, b_se in others.items():
-        a_se = compared.values[names[0]]
-        row: dict[str, Any] = {
-            "a": names[0],
-            "b": name,
-            "bootstrap": asdict(paired_bootstrap(a_se, b_se)),
-            "permutation": asdict(permutation_over_examples(a_se, b_se)),
-        }
-        if min(len(a_se), len(b_se)) > 1:
-            a_s, b_s = a_se.mean(axis=1).tolist(), b_se.mean(axis=1).tolist()
-            pooled = float(np.sqrt((np.var(a_s, ddof=1) + np.var(b_s, ddof=1)) / 2))
-            effect = effect_size(a_s, b_s)
-            row["order"] = asdict(almost_stochastic_order(a_s, b_s))
-            row["effect"] = {**asdict(effect), "g": effect.g if np.isfinite(effect.g) else None}
-            row["detectable"] = asdict(smallest_difference(pooled, len(a_s), len(b_s)))
-        comparisons.append(row)
-    for row, p in zip(comparisons, holm([r["bootstrap"]["p"] for r in comparisons]), strict=True):
-        row["p_corrected"] = p
-    return {"comparisons": comparisons, "not_compared": compared.left_out}
-
-
-def _further(study: Path, further: Further, runs: Mapping[str, Sequence[Run]], judged: str) -> dict[str, Any]:
-    """What the objective adds, if the study has kept the examples that these runs were tested on."""
-    chosen = next(iter(runs))
+def _predicted(
+    study: Path, runs: Mapping[str, Sequence[Run]], chosen: str, judged: str, answers: Answers | None
+) -> tuple[dict[str, Predictions], dict[str, Sequence[Mapping[str, Any]]]]:
+    """What the runs, and a chosen baseline, say of the judged set and of dev, and the examples that the study has kept
+    of these, if they are those that the runs were tested on."""
     predictions: dict[str, Predictions] = {}
     examples: dict[str, Sequence[Mapping[str, Any]]] = {}
+    first = chosen if chosen in runs else next(iter(runs), None)
+    if first is None:
+        return predictions, examples
     for name in dict.fromkeys((judged, "dev")):
-        run = runs[chosen][0]
+        run = runs[first][0]
         kept = read_examples(study / "examples", name, run.fingerprint(name))
         alike = {s: of_s for s, of_s in runs.items() if all(_same_rows(r, run, name) for r in of_s)}
-        if kept and chosen in alike:
+        if kept and first in alike:
             wanted = [example["row"] for example in kept]
-            predictions[name] = {s: [_predictions(r, name, wanted) for r in of_s] for s, of_s in alike.items()}
-            examples[name] = kept
-    return further(chosen, predictions, examples, judged) if judged in predictions else {}
+            found = {s: [_predictions(r, name, wanted) for r in of_s] for s, of_s in alike.items()}
+            judgement = answers(chosen, name) if answers is not None and chosen not in runs else None
+            places = None if judgement is None else places_of(judgement.rows, wanted)
+            if judgement is not None and places is not None:
+                columns = zip(judgement.header, zip(*judgement.predictions(), strict=True), strict=True)
+                found[chosen] = [{key: [column[i] for i in places] for key, column in columns}]
+            predictions[name], examples[name] = found, kept
+    return predictions, examples
 
 
 def _same_rows(run: Run, other: Run, name: str) -> bool:

@@ -3,16 +3,17 @@
 import itertools
 import shutil
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from heedful.checkpoints.directory import MODEL_FILES, MODEL_FOLDERS
 from heedful.checkpoints.finding import find, fingerprint
 from heedful.errors import RequestError, WorkError
+from heedful.objectives.protocol import Objective
 from heedful.recipes.reading import make_recipe, same_recipe
-from heedful.storage.directories import make_directory, replace_directory
+from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
 from heedful.storage.runs import FORMAT, finished_run
@@ -22,9 +23,11 @@ from heedful.studies.baselines import Baselines, data_key, keep_examples, most_r
 from heedful.studies.board import board
 from heedful.studies.estimate import expected_seconds
 from heedful.studies.executors import Executor, Result, Task, in_turn
-from heedful.studies.parts import DevCurve, Job, SettingPlan, StudyPlan, choose, direction
-from heedful.studies.statistics import ranked_settings, write_statistics
-from heedful.studies.table import dev_curves, table_rows, write_tables
+from heedful.studies.looks import next_look, why_it_ended
+from heedful.studies.outcome import conclude
+from heedful.studies.parts import DevCurve, Job, SettingPlan, StudyPlan
+from heedful.studies.plan import with_baselines
+from heedful.studies.table import dev_curves, table_rows
 from heedful.training.progress import roughly
 from heedful.training.run import ENGINE
 
@@ -43,11 +46,16 @@ def run_study(
     _open(directory, plan, described)  # what is not ours is refused before anything is written there
     with alone(directory):
         study = {"format": FORMAT, "command": command, **described, "runs": []} | _open(directory, plan, described)
-        study |= {"seeds": described["seeds"]}
+        study |= {"seeds": described["seeds"], "command": command}
         _write(directory, study)
         store = SharedStore(directory / ".shared")
         store.forget("data")  # they are read once in each sitting, in which nobody expects them to change
         objectives = whole_data(plan, store)
+        plan = with_baselines(plan, {key for key, objective in objectives.items() if objective.has_pairs()})
+        known = {s["name"] for s in study["settings"]}
+        study["settings"] += [s for s in _describe(plan)["settings"] if s["name"] not in known]
+        if not quiet:
+            _say_warnings(objectives)
         prints = {key: objective.description()["fingerprints"] for key, objective in objectives.items()}
         if any(prints[key] != known for key, known in study.get("fingerprints", {}).items() if key in prints):
             raise RequestError(f"{directory}: the data have changed since this study began; choose another --out.")
@@ -56,73 +64,80 @@ def run_study(
         baselines = Baselines(directory / "baselines", store)
         largest = most_rows(plan, first).recipe
         study["baselines"] = study.get("baselines") or baselines.scores(largest, plan.seeds[0])
+        _refuse_names(plan, study["baselines"] or {})
         keep_examples(directory / "examples", objectives[data_key(first)])
-        rows, phase = _run_phases(plan, directory, study, store, baselines, executor, quiet, threads, at_once)
-        study["table"] = rows
-        write_tables(directory, rows)
-        _write(directory, study)
-        _keep_best(directory, phase, rows)
-        _write_statistics(directory, plan, study, rows, baselines, store)
+        sitting = _Sitting(directory, study, store, baselines, executor, quiet, threads, at_once)
+        rows, phase = _run_phases(plan, sitting)
+        for look in itertools.count(1):
+            study["runs"] = [run for run in study["runs"] if run["name"] in sitting.order]
+            statistics = conclude(directory, plan, phase, study, rows, baselines, store, look)
+            following = next_look(phase, statistics, plan.until) if plan.until is not None else None
+            if following is None:
+                break
+            phase = following
+            _run_jobs(phase, sitting, [])
+            again = {row["setting"]: row for row in table_rows(directory, phase)}
+            rows = [again.get(row["setting"], row) for row in rows]
+        if not quiet:
+            _say_left_out(directory, sitting.order)
+            if plan.until is not None:
+                print(why_it_ended(statistics, plan.until), file=sys.stderr)
         if all(run["state"] == "done" for run in study["runs"]):
             shutil.rmtree(directory / ".shared", ignore_errors=True)
         return study
 
 
-def _run_phases(
-    plan: StudyPlan,
-    directory: Path,
-    study: dict[str, Any],
-    store: SharedStore,
-    baselines: Baselines,
-    executor: Executor,
-    quiet: bool,
-    threads: int | None,
-    at_once: int | None,
-) -> tuple[list[dict[str, Any]], StudyPlan]:
+@dataclass(frozen=True)
+class _Sitting:
+    """What every phase of a study needs to be run."""
+
+    directory: Path
+    study: dict[str, Any]
+    store: SharedStore
+    baselines: Baselines
+    executor: Executor
+    quiet: bool
+    threads: int | None
+    at_once: int | None
+    order: list[str] = field(default_factory=list)
+    """The names of the runs of this request so far."""
+
+
+def _run_phases(plan: StudyPlan, sitting: _Sitting) -> tuple[list[dict[str, Any]], StudyPlan]:
     """Every phase of the plan; returns the rows of the table and the last phase."""
-    rows, curves, every, phase = list[dict[str, Any]](), list[DevCurve](), list[str](), plan
+    rows, curves, phase = list[dict[str, Any]](), list[DevCurve](), plan
     while True:
-        jobs = list(phase.jobs(directory))
-        every += [job.name for job in jobs]
-        waiting = [job for job in jobs if not _done(job)]
-        tasks = [_task(job, study, baselines, directory, threads, phase.thresholds(job, curves)) for job in waiting]
-        _write(directory, study)  # what the runs of this phase are is known before the first one begins
-        done = {job.name for job in jobs if job not in waiting}
-        if waiting:
-            _refuse_a_mixture(directory, [job for job in jobs if job.name in done])
-        seconds = None if quiet or not waiting else _announce(phase, waiting, store, threads, at_once)
-        with board([job.name for job in jobs], done, quiet, seconds) as watch:
-            finished = (Result(name, "done") for name in done)
-            for result in itertools.chain(finished, executor(tasks, watch)):
-                if result.name not in done:
-                    watch(result.name, {"ended": result.state})
-                _record(directory, study, jobs, result, every)
-        rows += table_rows(directory, phase)
-        curves += dev_curves(directory, phase) if phase.rounds else []
+        _run_jobs(phase, sitting, curves)
+        rows += table_rows(sitting.directory, phase)
+        curves += dev_curves(sitting.directory, phase) if phase.rounds else []
         following = phase.after(rows, curves)
         if following is None:
-            study["runs"] = [run for run in study["runs"] if run["name"] in every]
             return rows, phase
-        phase = _noted(following, study)
+        phase = _noted(following, sitting.study)
 
 
-def _write_statistics(
-    directory: Path,
-    plan: StudyPlan,
-    study: dict[str, Any],
-    rows: list[dict[str, Any]],
-    baselines: Baselines,
-    store: SharedStore,
-) -> None:
-    """By the metrics of the objective, against baselines on the same data as the chosen setting's."""
-    recipes = {s["name"]: make_recipe(s["recipe"]) for s in (*study["settings"], *study.get("chosen", []))}
-    ranked = ranked_settings(rows)
-    recipe = recipes[ranked[0]] if ranked else plan.settings[0].recipe
-    objective = whole_data(replace(plan, settings=(replace(plan.settings[0], recipe=recipe),)), store)[data_key(recipe)]
-    same_data = [r for r in recipes.values() if data_key(r) == data_key(recipe)]
-    values = baselines.values(same_data[-1] if "chosen" not in study else recipe, plan.seeds[0])
-    metrics = {metric.name: metric for metric in objective.METRICS}
-    write_statistics(directory, study, rows, metrics, values, objective.study_statistics)
+def _run_jobs(phase: StudyPlan, sitting: _Sitting, curves: list[DevCurve]) -> None:
+    """The runs of a phase that are not done yet."""
+    directory, study, quiet = sitting.directory, sitting.study, sitting.quiet
+    jobs = list(phase.jobs(directory))
+    sitting.order.extend(job.name for job in jobs if job.name not in sitting.order)
+    waiting = [job for job in jobs if not _done(job)]
+    tasks = [
+        _task(job, study, sitting.baselines, directory, sitting.threads, phase.thresholds(job, curves))
+        for job in waiting
+    ]
+    _write(directory, study)  # what the runs of this phase are is known before the first one begins
+    done = {job.name for job in jobs if job not in waiting}
+    _refuse_a_mixture(directory, [job for job in jobs if job.name in done], bool(waiting))
+    seconds = None
+    if waiting and not quiet:
+        seconds = _announce(phase, waiting, sitting.store, sitting.threads, sitting.at_once)
+    with board([job.name for job in jobs], done, quiet, seconds) as watch:
+        finished = (Result(name, "done") for name in done)
+        for result in itertools.chain(finished, sitting.executor(tasks, watch)):
+            if result.name not in done:
+                watch(result.name, {"ended": result.state})
+            _record(directory, study, jobs, result, sitting.order)
 
 
 def _done(job: Job) -> bool:
@@ -133,24 +148,61 @@ def _done(job: Job) -> bool:
     return same_recipe(run.manifest["recipe"], job.setting.recipe)
 
 
-def _refuse_a_mixture(directory: Path, done: list[Job]) -> None:
-    """Runs that are still to be made would not be of a kind with those that are done: with another engine, another
-    torch, or a model that has changed."""
-    now: dict[str, str] = {}
+def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
+    """What is done is of a kind: made from the model that goes by this name now and, if runs are still to be made, with
+    the same engine and torch as those will be."""
+    now: dict[tuple[str, str | None], str | None] = {}
     for job in done:
         run = finished_run(job.directory)
         if run is None:
             continue
         manifest, name = run.manifest, job.setting.recipe.model.name
-        if name is not None and name not in now:
-            now[name] = fingerprint(find(name, job.setting.recipe.model.revision))
-        if name is not None and manifest["model"].get("fingerprint") != now[name]:
-            raise RequestError(f"{directory}: {name} has changed since {job.name} was made; choose another --out.")
-        if (manifest.get("engine"), manifest["versions"]["torch"]) != (ENGINE, version("torch")):
+        if name is not None:
+            key = (name, job.setting.recipe.model.revision)
+            if key not in now:
+                now[key] = _fingerprint(*key, needed=waiting)
+            if now[key] not in (None, manifest["model"].get("fingerprint")):
+                raise RequestError(f"{directory}: {name} has changed since {job.name} was made; choose another --out.")
+        if waiting and (manifest.get("engine"), manifest["versions"]["torch"]) != (ENGINE, version("torch")):
             raise RequestError(
                 f"{directory}: {job.name} was made with heedful {manifest.get('heedful')} and torch "
                 f"{manifest['versions']['torch']}, whose numbers differ from those made now; choose another --out."
             )
+
+
+def _fingerprint(name: str, revision: str | None, needed: bool) -> str | None:
+    """Of the model as it is now. One that is gone has not changed: None, unless runs still need it."""
+    try:
+        return fingerprint(find(name, revision))
+    except RequestError:
+        if needed:
+            raise
+        return None
+
+
+def _say_warnings(objectives: Mapping[str, Objective]) -> None:
+    """What may be wrong with the data, before any of it is trained on."""
+    for objective in objectives.values():
+        for check in objective.description().get("checks", []):
+            if check["state"] == "warn":
+                print(f"data: {check['sentence']}", file=sys.stderr)
+
+
+def _say_left_out(directory: Path, order: list[str]) -> None:
+    """Runs of earlier requests in the same place that this one does not ask for."""
+    others = sorted(path.parent.name for path in directory.glob("runs/*/manifest.json"))
+    others = [name for name in others if name not in order]
+    if others:
+        what = f"{len(others)} further run{'s' if len(others) > 1 else ''} of this place"
+        more = ", …" if len(others) > 5 else ""
+        are = "are" if len(others) > 1 else "is"
+        print(f"{what} {are} left out: {', '.join(others[:5])}{more}", file=sys.stderr)
+
+
+def _refuse_names(plan: StudyPlan, baselines: Mapping[str, Any]) -> None:
+    for setting in plan.settings:
+        if setting.name in baselines:
+            raise RequestError(f"{setting.name}: is also the name of a baseline; rename the recipe.")
 
 
 def _announce(
@@ -176,7 +228,7 @@ def _noted(phase: StudyPlan, study: dict[str, Any]) -> StudyPlan:
     """The next phase, and its settings in study.json. A round that had begun before stays as it was, even if a run that
     failed then has been made since and would have led elsewhere."""
     if phase.rounds is None:
-        study["chosen"] = _describe(phase)["settings"]
+        study["final_settings"] = _describe(phase)["settings"]
         return phase
     known = {s["name"]: s for s in study["settings"]}
     settings = []
@@ -247,7 +299,8 @@ def _describe(plan: StudyPlan) -> dict[str, Any]:
     return {
         "settings": [
             {
-                "name": s.name, "group": s.group, "model": s.model, "method": s.method,
+                "name": s.name, "group": s.group, "model": s.model, "method": s.method, "random": s.random,
+                "baseline": s.baseline,
                 "values": dict(s.values), "recipe": s.recipe.model_dump(mode="json", exclude={"seeds", "study"}),
             }
             for s in plan.settings
@@ -278,12 +331,28 @@ def _open(directory: Path, plan: StudyPlan, described: dict[str, Any]) -> dict[s
         raise RequestError(
             f"{path}: has format {study.get('format')!r}, and this version writes {FORMAT}; choose another --out."
         )
-    before = study.get("settings", [])
+    before = [s for s in study.get("settings", []) if not s.get("baseline")]
     grown = len(before) > len(plan.settings)  # a search in rounds, which depend on the seeds
     other = study.get("search") != described.get("search") or (grown and study.get("seeds") != described["seeds"])
     if other or len(before) < len(plan.settings) or not all(map(_same_setting, before, plan.settings)):
         raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
     return study
+
+
+def free_place(plan: StudyPlan, directory: Path) -> Path:
+    """The directory, or if it holds something else, the first of directory-2, directory-3, … that holds this study or
+    is not there yet."""
+    described = _describe(plan)
+    for number in itertools.count(1):
+        place = directory if number == 1 else directory.with_name(f"{directory.name}-{number}")
+        if not place.exists():
+            break
+        try:
+            _open(place, plan, described)
+        except RequestError:
+            continue
+        break
+    return place
 
 
 def _same_setting(stored: dict[str, Any], setting: SettingPlan) -> bool:
@@ -292,23 +361,6 @@ def _same_setting(stored: dict[str, Any], setting: SettingPlan) -> bool:
     return names == (setting.name, setting.group, dict(setting.values)) and same_recipe(
         stored.get("recipe", {}), setting.recipe
     )
-
-
-def _keep_best(directory: Path, plan: StudyPlan, rows: list[dict[str, Any]]) -> None:
-    """The model of the setting that is best on dev over its seeds, and of its seeds the best on dev."""
-    names = {s.name for s in (*plan.earlier, *plan.settings)}
-    best = choose([row for row in rows if row["setting"] in names])
-    if best is None:
-        return
-    sign = direction(best)
-    folders = [directory / "runs" / f"{best['setting']}-seed{seed}" for seed in plan.seeds]
-    runs = [run for folder in folders if (run := finished_run(folder)) is not None]
-    chosen = max(runs, key=lambda run: float(sign * run.scores()["dev"][best["metric"]])).directory
-
-    def copy(into: Path) -> None:
-        shutil.copytree(chosen / "model", into, dirs_exist_ok=True)
-
-    replace_directory(directory / "best", copy, MODEL_FILES, MODEL_FOLDERS)
 
 
 def _write(directory: Path, study: dict[str, Any]) -> None:

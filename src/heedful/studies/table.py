@@ -18,13 +18,13 @@ Row = dict[str, Any]
 
 def table_rows(directory: Path, plan: StudyPlan) -> list[Row]:
     """One row for each setting: what a search varies, the primary metric on each evaluation set over the seeds, the
-    cost."""
+    cost. The interval on the set that judges comes from the statistics."""
     rows = []
     for setting in plan.settings:
-        names = [f"{setting.name}-seed{seed}" for seed in plan.seeds]
+        names = [f"{setting.name}-seed{seed}" for seed in plan.seeds_of(setting)]
         runs = [run for name in names if (run := finished_run(directory / "runs" / name)) is not None]
         row: Row = {"setting": setting.name, "model": setting.model, "method": setting.method, **dict(setting.values)}
-        row["n"] = len(runs)
+        row |= {"baseline": setting.baseline, "random": setting.random, "n": len(runs)}
         if any("pruned" in run.manifest for run in runs):
             row["pruned"] = max(run.manifest.get("pruned", 0) for run in runs)
         if runs:
@@ -35,11 +35,13 @@ def table_rows(directory: Path, plan: StudyPlan) -> list[Row]:
                 known = [value for value in values if value is not None]
                 if len(known) == len(values):
                     spread = summarise(known)
-                    row |= {f"{name}_{key}": spread[key] for key in ("mean", "std", "low", "high")}
+                    row |= {f"{name}_{key}": spread[key] for key in ("mean", "std")}
             first = runs[0].manifest
             row["train_rows"] = first["data"]["sizes"].get("train")
             row["training_seconds"] = sum(run.manifest["cost"]["training_seconds"] for run in runs) / len(runs)
             row["trainable_parameters"] = first["model"]["parameters"]["trainable"]
+            row |= {key: first["cost"].get(key) for key in ("prediction_seconds", "model_bytes")}
+            row["model_directory"] = f"runs/{runs[0].directory.name}/model"
         rows.append(row)
     return rows
 
@@ -105,12 +107,14 @@ def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], set[int]]:
 
 def _marked(rows: Sequence[Row], search: bool) -> set[int]:
     """What a search has chosen; before that, the best on dev, in a search of each model and method."""
-    chosen = {i for i, row in enumerate(rows) if str(row["setting"]).endswith("-chosen")}
+    final = {i for i, row in enumerate(rows) if str(row["setting"]).endswith("-final")}
     groups: dict[Any, list[int]] = {}
     for i, row in enumerate(rows):
+        if search and row.get("baseline"):
+            continue
         groups.setdefault((row.get("model"), row.get("method")) if search else None, []).append(i)
     best = [choose([rows[i] for i in group]) for group in groups.values()]
-    return chosen or {i for i, row in enumerate(rows) if any(row is b for b in best)}
+    return final or {i for i, row in enumerate(rows) if any(row is b for b in best)}
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -1,0 +1,100 @@
+"""What a study leaves when its runs are done: the chosen setting, the table, the statistics, and the chosen model."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from heedful.checkpoints.directory import MODEL_FILES, MODEL_FOLDERS
+from heedful.evaluation.statistics.compare import alpha_of_look
+from heedful.recipes.reading import make_recipe
+from heedful.storage.directories import replace_directory
+from heedful.storage.reading import mapping
+from heedful.storage.runs import finished_run
+from heedful.storage.shared import SharedStore
+from heedful.storage.whole import write_json
+from heedful.studies.baselines import Baselines, data_key, whole_data
+from heedful.studies.curves import largest_sizes
+from heedful.studies.parts import StudyPlan, choose, direction
+from heedful.studies.statistics import ranked_settings, write_statistics
+from heedful.studies.table import write_tables
+from heedful.training.assembly import read_objective
+
+Rows = list[dict[str, Any]]
+
+
+def conclude(
+    directory: Path,
+    plan: StudyPlan,
+    phase: StudyPlan,
+    study: dict[str, Any],
+    rows: Rows,
+    baselines: Baselines,
+    store: SharedStore,
+    look: int = 1,
+) -> dict[str, Any]:
+    """Chooses on dev among the settings of the last phase (of a learning curve, the largest size) and the baselines
+    that are models; writes what that leads to, and completes `study`. Returns what statistics.json holds, {}
+    if there is nothing to judge."""
+    recipes = {s["name"]: make_recipe(s["recipe"]) for s in (*study["settings"], *study.get("final_settings", []))}
+    ranked = ranked_settings(rows)
+    recipe = recipes[ranked[0]] if ranked else plan.settings[0].recipe
+    whole = replace(plan, settings=(replace(plan.settings[0], recipe=recipe),))
+    objective = whole_data(whole, store)[data_key(recipe)]
+    same_data = [r for r in recipes.values() if data_key(r) == data_key(recipe)]
+    compared_with = same_data[-1] if "final_settings" not in study else recipe
+    scored = {row["setting"] for row in rows if row.get("dev_mean") is not None}
+    choice = [s for s in (*phase.earlier, *phase.settings) if s.name in scored]
+    if plan.search is not None and plan.search.get("curve"):
+        choice = largest_sizes(choice)
+    names = {s.name for s in choice}
+    metrics = {m.name: m for m in objective.METRICS}
+    metric = next((metrics[row["metric"]] for row in rows if "metric" in row), None)
+    table = [*rows, *(baselines.rows(compared_with, plan.seeds[0], metric) if metric else [])]
+    best = choose([row for row in table if row["setting"] in names or row["baseline"]])
+    study.pop("chosen", None)  # an earlier sitting's
+    if best is None:
+        shutil.rmtree(directory / "best", ignore_errors=True)
+    else:
+        study["chosen"] = {"setting": best["setting"], "seed": _best_seed(directory, phase, best)}
+    values = baselines.values(compared_with, plan.seeds[0])
+    looks: dict[str, Any] = {}
+    if plan.until is not None:
+        looks = {"look": look, "alpha": alpha_of_look(look), **asdict(plan.until)}
+    chosen = None if best is None else str(best["setting"])
+    answers = None
+    if best is not None and study["chosen"]["seed"] is None:
+        answers = read_objective(compared_with, plan.seeds[0], store).judge_baseline
+    further = objective.study_statistics
+    statistics = write_statistics(directory, study, table, metrics, values, further, answers, chosen=chosen, **looks)
+    for row in table:
+        expected = mapping(mapping(mapping(statistics, "settings"), row["setting"]), "expected")
+        if expected:
+            row |= {f"{statistics['split']}_{end}": expected[end] for end in ("low", "high")}
+    study["table"] = table
+    write_tables(directory, table)
+    write_json(directory / "study.json", study)
+    if best is not None:
+        _keep_best(directory, best, study["chosen"]["seed"])
+    return statistics
+
+
+def _best_seed(directory: Path, phase: StudyPlan, best: Mapping[str, Any]) -> int | None:
+    """Of the seeds of the chosen setting, the best on dev; None for a baseline that is no run."""
+    setting = next((s for s in (*phase.earlier, *phase.settings) if s.name == best["setting"]), None)
+    if setting is None:
+        return None
+    runs = {seed: finished_run(directory / "runs" / f"{setting.name}-seed{seed}") for seed in phase.seeds_of(setting)}
+    scores = {seed: run.scores()["dev"][best["metric"]] for seed, run in runs.items() if run is not None}
+    return max(scores, key=lambda seed: float(direction(best) * scores[seed]))
+
+
+def _keep_best(directory: Path, best: Mapping[str, Any], seed: int | None) -> None:
+    """The chosen model, as a directory of its own."""
+    folder = best["model_directory"] if seed is None else f"runs/{best['setting']}-seed{seed}/model"
+
+    def copy(into: Path) -> None:
+        shutil.copytree(directory / folder, into, dirs_exist_ok=True)
+
+    replace_directory(directory / "best", copy, MODEL_FILES, MODEL_FOLDERS)
