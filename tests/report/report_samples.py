@@ -1,8 +1,10 @@
 """Run and study directories made from a formula and a seed, in the shapes that reports have to cope with."""
 
-import functools
+import itertools
 import json
+import math
 from pathlib import Path
+from statistics import NormalDist, fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,11 @@ from heedful.evaluation.calibration import apply, before_and_after, fit_temperat
 from heedful.evaluation.metrics import METRICS, class_columns, number_columns
 from heedful.evaluation.scores import score_classes, score_numbers
 from heedful.evaluation.statistics.classes import statistics_of_predictions
-from heedful.storage.examples import write_examples, write_values
-from heedful.studies.statistics import write_statistics
+from heedful.storage.examples import read_predictions, write_values
 
 TEXTS = ["a gem of a film", "long, and dull with it", "neither here nor there", "the cast does what it can"]
+NORMAL = NormalDist()
+TFIDF = {"baseline": True, "random": False, "n": 1, "training_seconds": 0.4, "prediction_seconds": 0.021}
 
 
 def make_run(
@@ -32,11 +35,12 @@ def make_run(
     source: str = "minilm",
     method: str = "full",
     steps: int = 120,
+    primary: str | None = None,
 ) -> Path:
     """`labels` None: numbers are predicted. `skill` is how far the gold class's logit stands out."""
     (directory / "predictions").mkdir(parents=True)
     (directory / "values").mkdir()
-    metrics: dict[str, Any] = {"primary": "accuracy" if labels else "pearson", "splits": {}, "errors": []}
+    metrics: dict[str, Any] = {"primary": primary or ("accuracy" if labels else "pearson"), "splits": {}, "errors": []}
     metrics["baselines"] = {"random": {}, "majority": {}, "tfidf": {}} if labels else {"mean": {}, "tfidf": {}}
     for k, split in enumerate(splits):
         gold_rng, rng = np.random.default_rng(k), np.random.default_rng([seed, k, int(10 * skill)])
@@ -65,7 +69,8 @@ def _classes(directory, metrics, split, labels, gold_rng, rng, skill, n, text) -
     metrics["splits"][split] = score_classes(gold, p, labels)
     if split == "dev":
         metrics["temperature"] = fit_temperature(logits * 1.6, gold)
-        metrics["calibration"] = {"dev": before_and_after(logits * 1.6, gold, metrics["temperature"])}
+        metrics["calibration"] = {}
+    metrics["calibration"][split] = before_and_after(logits * 1.6, gold, metrics["temperature"])
     predicted = p.argmax(axis=1)
     for row in np.flatnonzero(predicted != gold)[:30]:
         metrics["errors"].append(
@@ -154,6 +159,7 @@ def data(labels: list[str] | None, n: int, splits: tuple[str, ...], name: str) -
         "name": name,
         "kind": "classes" if labels else "scores",
         "labels": labels or [],
+        "pairs": labels is None,
         "sizes": {"train": 4 * n, "dev": n, "test": n},
         "fingerprints": {"train": "sha256:5c2f9e…", "dev": "sha256:90aa1b…", "test": "sha256:77d0e3…"},
         "hidden": hidden,
@@ -187,6 +193,7 @@ def make_study(
     n: int = 300,
     tested: bool = False,
     steps: int = 120,
+    primary: str | None = None,
 ) -> Path:
     """`settings` gives each one's skill and seconds; the last `failed` runs have failed and left no files."""
     settings = settings or {
@@ -209,7 +216,7 @@ def make_study(
             time = seconds * (1 + 0.05 * seed)
             source, method = _parts(setting)
             more: dict[str, Any] = {"text": text, "splits": splits, "n": n, "source": source, "method": method}
-            more["steps"] = steps
+            more |= {"steps": steps, "primary": primary}
             make_run(folder, labels, seed=seed, skill=skill, seconds=time, **more)
     described = [
         {"name": s, "model": _parts(s)[0], "method": _parts(s)[1], "values": {}, "recipe": recipe(*_parts(s))}
@@ -223,42 +230,13 @@ def make_study(
         "runs": runs,
     }
     write_json(directory / "study.json", facts)
-    if tested:
-        make_statistics(directory, facts, labels, splits, n)
-    return directory
+    return decide(directory) if tested else directory
 
 
 def _parts(setting: str) -> tuple[str, str]:
     """A setting is called "model · method", and may have more after that."""
     model, method, *_ = [*setting.split(" · "), ""]
     return model, method
-
-
-def make_statistics(
-    directory: Path, facts: dict[str, Any], labels: list[str] | None, splits: tuple[str, ...], n: int
-) -> None:
-    """statistics.json, with the gold that the runs were drawn with."""
-    prints = facts["data"]["fingerprints"]
-    for k, split in enumerate(splits):
-        gold = gold_of(labels, k, n)
-        lines = [{"row": i, "gold": g, "text": TEXTS[i % len(TEXTS)], "pair": None} for i, g in enumerate(gold)]
-        write_examples(directory / "examples", split, lines, prints.get(split))
-    rows = []
-    metric = "accuracy" if labels else "pearson"
-    for setting in facts["settings"]:
-        done = [r["name"] for r in facts["runs"] if r["setting"] == setting["name"] and r["state"] == "done"]
-        metrics = [json.loads((directory / "runs" / name / "metrics.json").read_text())["splits"] for name in done]
-        means = {f"{s}_mean": float(np.mean([m[s][metric] for m in metrics])) for s in splits}
-        rows.append(
-            {
-                "setting": setting["name"],
-                "metric": metric,
-                "higher_is_better": METRICS[metric].higher_is_better,
-                **means,
-            }
-        )
-    further = functools.partial(statistics_of_predictions, labels=labels) if labels else None
-    write_statistics(directory, facts, rows, METRICS, further=further)
 
 
 def gold_of(labels: list[str] | None, k: int, n: int) -> list[Any]:
@@ -272,3 +250,151 @@ def gold_of(labels: list[str] | None, k: int, n: int) -> list[Any]:
 
 def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+
+
+def decide(directory: Path, *, chosen: str | None = None, fixed: tuple[str, ...] = ()) -> Path:
+    """The study made whole: chosen in study.json, its table, and statistics.json. The numbers are made from the scores
+    of the runs by rough formulas of their own: what matters to a report is that they stand in the files.
+
+    `fixed` are settings in which no seed plays a part; `chosen` is the best on dev unless it is named, of those that
+    are not baselines.
+    """
+    facts = json.loads((directory / "study.json").read_text())
+    runs: dict[str, list[dict[str, Any]]] = {}
+    final = {s["name"] for s in facts.get("final_settings", facts["settings"])}
+    for entry in facts["runs"]:
+        if entry["state"] == "done" and entry["setting"] in final:
+            metrics = json.loads((directory / "runs" / entry["name"] / "metrics.json").read_text())
+            runs.setdefault(entry["setting"], []).append({**entry, "metrics": metrics})
+    first = next(iter(runs.values()))[0]["metrics"]
+    metric = METRICS[first["primary"]]
+    scores = {
+        name: {
+            s: [r["metrics"]["splits"][s][metric.name] for r in of][: 1 if name in fixed else None] for s in _sets(of)
+        }
+        for name, of in runs.items()
+    }
+    for baseline in {"tfidf"} & set(first["baselines"]):
+        scores[baseline] = {s: [first["baselines"][baseline][s][metric.name]] for s in _sets(next(iter(runs.values())))}
+    split = "test" if "test" in _sets(next(iter(runs.values()))) else "dev"
+    fixed = (*fixed, "tfidf")
+    table = [_row(directory, facts, name, scores[name], metric, name in fixed) for name in scores]
+    made = [row for row in table if not row["baseline"]]
+    chosen = chosen or max(made, key=lambda row: metric.sign * row["dev_mean"])["setting"]
+    for setting in facts["settings"]:
+        setting |= {"random": setting["name"] not in fixed, "baseline": False}
+    tried = [row for row in facts.get("table", []) if row["setting"] not in scores]
+    facts |= {"chosen": {"setting": chosen, "seed": None if chosen in fixed else 1}, "table": [*tried, *table]}
+    write_json(directory / "study.json", facts)
+    n = first["splits"][split]["n"]
+    found = _statistics(scores, split, metric, chosen, fixed, n)
+    if "confusion" in first["splits"][split]:
+        _about_classes(directory, facts, found, runs, split, n)
+    write_json(directory / "statistics.json", found)
+    return directory
+
+
+def _sets(runs: list[dict[str, Any]]) -> list[str]:
+    return list(runs[0]["metrics"]["splits"])
+
+
+def _row(directory: Path, facts: dict[str, Any], name: str, scores: Any, metric: Any, fixed: bool) -> dict[str, Any]:
+    row = {"setting": name, "metric": metric.name, "higher_is_better": metric.higher_is_better, "random": not fixed}
+    row |= {"baseline": False, "n": len(next(iter(scores.values())))}
+    row |= {f"{split}_mean": fmean(values) for split, values in scores.items()}
+    if name == "tfidf":
+        return row | TFIDF | {"model_bytes": 812_345, "model_directory": "baselines/tfidf"}
+    folder = next(r["name"] for r in facts["runs"] if r["setting"] == name)
+    spent = json.loads((directory / "runs" / folder / "manifest.json").read_text())["cost"]
+    row |= {"training_seconds": spent["training_seconds"], "prediction_seconds": 2.13, "model_bytes": 91_234_567}
+    return row | {"model_directory": f"runs/{folder}/model"}
+
+
+def _statistics(scores: Any, split: str, metric: Any, chosen: str, fixed: tuple[str, ...], n: int) -> dict[str, Any]:
+    means = {name: fmean(of[split]) for name, of in scores.items()}
+    spreads = {name: stdev(of[split]) if len(of[split]) > 1 else None for name, of in scores.items()}
+    settings = {}
+    for name, mean in means.items():
+        seeds = len(scores[name][split])
+        half = 2 * math.sqrt(0.1 / n + (spreads[name] or 0.0) ** 2 / seeds)
+        about = "examples" if name in fixed else "seeds and examples" if seeds > 1 else "this run"
+        ends = {"low": mean - half, "high": min(mean + half, 1.0) if metric.higher_is_better else mean + half}
+        expected = {"mean": mean, **ends, "level": 0.95, "std": spreads[name], "about": about, "sentence": ""}
+        settings[name] = {
+            "baseline": name == "tfidf",
+            "random": name not in fixed,
+            "seeds": seeds,
+            "expected": expected,
+        }
+    order = sorted(means, key=lambda name: (name != chosen, -metric.sign * means[name]))
+    pairs = list(itertools.combinations(order, 2))
+    comparisons = [_compared(a, b, means, settings, metric, n, len(pairs)) for a, b in pairs]
+    ours = [row for row in comparisons if row["a"] == chosen]
+    higher = [
+        {
+            "setting": row["b"],
+            **{k: row[k] for k in ("difference", "low", "high", "p_corrected")},
+            "sentence": _higher(row, split),
+        }
+        for row in ours
+        if metric.sign * row["difference"] < 0
+    ]
+    content = {"format": 2, "split": split, "metric": metric.name, "higher_is_better": metric.higher_is_better}
+    content |= {"chosen": chosen, "examples": n, "alpha": 0.05, "look": 1, "settings": settings}
+    content |= {"comparisons": comparisons, "higher_on_test": higher, "not_compared": []}
+    if ours:
+        content["how_many_more"] = {"a": ours[0]["a"], "b": ours[0]["b"], **ours[0]["visible"]}
+    return content
+
+
+def _higher(row: dict[str, Any], split: str) -> str:
+    return (
+        f"{row['b']} scored {abs(row['difference']):.3f} {'higher' if row['difference'] < 0 else 'lower'} on {split}."
+    )
+
+
+def _compared(a: str, b: str, means: Any, settings: Any, metric: Any, n: int, pairs: int) -> dict[str, Any]:
+    difference = means[a] - means[b]
+    spread = sum((settings[x]["expected"]["std"] or 0.0) ** 2 / settings[x]["seeds"] for x in (a, b))
+    error = math.sqrt(0.1 / n + spread)
+    tested = all(settings[x]["expected"]["about"] != "this run" for x in (a, b))
+    p = 2 * NORMAL.cdf(-abs(difference) / error) if tested else None
+    corrected = None if p is None else min(1.0, pairs * p)
+    shown = corrected is not None and corrected <= 0.05
+    ahead = "a" if metric.sign * difference > 0 else "b"
+    rows = math.ceil(n * (2.8 * error / 0.02) ** 2)
+    least = 2.8 * error
+    needs = [
+        {"difference": d, "seeds_alone": None, "rows_alone": math.ceil(n * (least / d) ** 2), "seeds": 5, "rows": 4 * n}
+        for d in (0.01, 0.02, 0.05)
+    ]
+    sentence = (
+        f"This study could show differences from about {least:.3f}; for 0.02, label about {rows:,} test examples."
+    )
+    return {
+        "a": a, "b": b, "difference": difference, "low": difference - 2 * error, "high": difference + 2 * error,
+        "p": p, "p_corrected": corrected, "better": ahead if shown else None,
+        "decided": "different" if shown else "open", "about": "seeds and examples", "pairs": pairs,
+        "sentence": f"{a} − {b} is {difference:.3f}.",
+        "visible": {"difference": least, "rough": True, "floor": 0.0, "needs": needs, "sentence": sentence},
+    }  # fmt: skip
+
+
+def _about_classes(directory: Path, facts: Any, found: Any, runs: Any, split: str, n: int) -> None:
+    labels = facts["data"]["labels"]
+    kept = directory / "examples" / f"{split}.jsonl"
+    if kept.exists():
+        examples = [json.loads(line) for line in kept.read_text().splitlines()]
+    else:
+        gold = gold_of(labels, ["dev", "test"].index(split), n)
+        examples = [{"row": i, "gold": g, "text": TEXTS[i % len(TEXTS)], "pair": None} for i, g in enumerate(gold)]
+    chosen = found["chosen"] if found["chosen"] in runs else next(iter(runs))
+    columns = {
+        name: [read_predictions(directory / "runs" / r["name"] / "predictions" / f"{split}.tsv")[1] for r in of]
+        for name, of in runs.items()
+    }
+    metric = METRICS[found["metric"]]
+    more = statistics_of_predictions(chosen, {split: columns}, {split: examples}, split, metric, True, labels)
+    for name, facts_of in more.pop("settings", {}).items():
+        found["settings"][name] |= facts_of
+    found |= more if chosen == found["chosen"] else {}

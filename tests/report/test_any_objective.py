@@ -17,9 +17,9 @@ from heedful.report.facts.run import judged_set, place_of_mark
 from heedful.report.page import markdown
 from heedful.report.page.write import page
 from heedful.report.run import write_run_report
+from heedful.report.sections.card import verdict
 from heedful.report.sections.of_run import run_report
 from heedful.report.sections.of_study import study_report
-from heedful.report.sections.verdict import verdict
 from heedful.report.study import write_study_report
 from heedful.storage.runs import read_run, read_study
 
@@ -98,7 +98,7 @@ def test_a_study_of_any_objective(tmp_path: Path) -> None:
     folder = make_language_models(tmp_path / "study")
     c = compare(read_study(folder))
     assert (c.split, c.metric.name, [s.name for s in c.settings]) == ("test-2017", "perplexity", ["large", "small"])
-    assert verdict(c).startswith("On test-2017, large has the lowest perplexity of the settings: 21.000")
+    assert "so there is no verdict" in verdict(c)  # nobody has compared them
     write_study_report(folder)
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert "**The same on test-2019**" in text
@@ -158,28 +158,23 @@ def test_a_metric_whose_direction_nobody_states_is_refused(tmp_path: Path) -> No
 def test_numbers_are_tested_like_classes(tmp_path: Path) -> None:
     settings = {"rough": (1.0, 5.0), "fine": (5.0, 5.0)}
     folder = make_study(tmp_path, None, seeds=(1, 2, 3), settings=settings, tested=True)
-    assert "The difference is significant (p < 0.001; paired bootstrap over examples and seeds" in verdict(
-        compare(read_study(folder))
-    )
     write_study_report(folder)
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert (
-        "Differences in Pearson correlation of fine, the best on dev, to the others; above zero, fine is better."
-        in text
+        "Differences in Pearson correlation on test of fine, the best on dev, to the others; above zero, fine" in text
     )
     assert "## When to leave it to a person" not in text
 
 
 def test_settings_on_other_rows_are_said_not_to_be_compared(tmp_path: Path) -> None:
     settings = {"one": (3.0, 5.0), "two": (2.0, 5.0)}
-    folder = make_study(tmp_path / "a", ["a", "b"], seeds=(1, 2), settings=settings)
+    folder = make_study(tmp_path / "a", ["a", "b"], seeds=(1, 2), n=60, settings=settings, tested=True)
     reason = "two was tested on other rows of test than one, so it is not compared."
-    facts = {"split": "test", "metric": "accuracy", "best": "one", "comparisons": []}
-    facts["not_compared"] = [{"setting": "two", "reason": reason}]
-    study = replace(read_study(folder), statistics=facts)
-    words = verdict(compare(study))
-    assert reason in words
-    assert "overlap" not in words
+    study = read_study(folder)
+    facts = {**study.statistics, "not_compared": [{"setting": "two", "reason": reason}]}
+    facts["comparisons"] = [row for row in facts["comparisons"] if "two" not in (row["a"], row["b"])]
+    study = replace(study, statistics=facts)
+    assert f"two. {reason}" in verdict(compare(study))
     assert reason in markdown.render(study_report(study), None)
 
 
@@ -192,4 +187,4 @@ def test_statistics_of_another_metric_are_left_away(tmp_path: Path) -> None:
         run.metrics["primary"] = "log_loss"
     c = compare(study)
     assert c.statistics == {}
-    assert "has the lowest log-loss of the settings" in verdict(c)
+    assert "no statistics of these scores" in verdict(c)

@@ -1,5 +1,6 @@
 """Score against cost: a chart for each cost that tells the settings apart, on an axis that fits it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from report_samples import make_study
 
 from heedful.report.facts.comparison import MOST_DRAWN, Comparison, compare
 from heedful.report.page import charts, markdown
-from heedful.report.page.pieces import Choice, Figure, Prose, Report
+from heedful.report.page.pieces import Choice, Figure, Prose, Report, Table
 from heedful.report.page.write import page
 from heedful.report.sections.cost import against_cost
 from heedful.storage.runs import read_study
@@ -39,7 +40,7 @@ def changed(folder: Path, **costs: list[Any]) -> Comparison:
 def figures(c: Comparison) -> dict[str, Figure]:
     section = against_cost(c)
     assert section is not None
-    found = section.blocks[0]
+    found = section.blocks[1]  # after the table
     return {f.name: f for _, f in found.figures} if isinstance(found, Choice) else {found.name: found}  # type: ignore[union-attr]
 
 
@@ -65,7 +66,8 @@ def test_the_points_are_the_runs(two: Path) -> None:
     full = next(s for s in c.scored if s.name == "minilm · full")
     mean = next(r for r in rows(found["score-time"], 1) if r["setting"] == full.name)
     summary = full.summary("test", "accuracy")
-    assert [mean[k] for k in ("score", "low", "high", "seeds")] == [summary[k] for k in ("mean", "low", "high", "n")]
+    assert (mean["score"], mean["seeds"]) == (summary["mean"], 3)
+    assert mean["low"] == mean["high"] == mean["score"]  # there are no statistics of it
     assert mean["cost"] == pytest.approx(61.0 * 1.1)
     assert [r["cost"] for r in rows(found["score-parameters"], 1)] == [770, 22_713_216]
 
@@ -98,8 +100,8 @@ def test_a_logarithmic_axis_has_a_few_round_ticks() -> None:
 def test_what_all_share_is_said_not_drawn(two: Path) -> None:
     section = against_cost(changed(two, trainable=[770, 770], peak_memory_bytes=[500e6, 505e6]))
     assert section is not None
-    assert isinstance(section.blocks[0], Figure)  # nothing is left to choose from
-    note = section.blocks[1]
+    assert isinstance(section.blocks[1], Figure)  # nothing is left to choose from
+    note = section.blocks[2]
     assert isinstance(note, Prose)
     assert note.text == "Alike for all, and not drawn: peak memory (505.0 MB) and parameters trained (770)."
 
@@ -110,7 +112,22 @@ def test_costs_that_nobody_knows_are_left_out(two: Path) -> None:
 
 
 def test_one_setting_has_nothing_to_compare(tmp_path: Path) -> None:
-    assert against_cost(compare(read_study(make_study(tmp_path, ["a", "b"], settings={"x": (2.0, 5.0)}, n=60)))) is None
+    section = against_cost(compare(read_study(make_study(tmp_path, ["a", "b"], settings={"x": (2.0, 5.0)}, n=60))))
+    assert section is not None
+    assert [b.kind for b in section.blocks] == ["table"]
+
+
+def test_what_it_costs_to_use_and_to_keep(tmp_path: Path) -> None:
+    folder = make_study(tmp_path, ["a", "b"], settings=TWO, n=60, seeds=(1, 2), tested=True)
+    section = against_cost(compare(read_study(folder)))
+    assert section is not None
+    table = section.blocks[0]
+    assert isinstance(table, Table)
+    assert ("TF-IDF", "0.4 s", "21 ms", "812.3 kB", "–", "–") in [row.cells for row in table.rows]
+    assert table.rows[0].cells[2:4] == ("2.1 s", "91.2 MB")
+    bars = {r["setting"]: (r["low"], r["high"]) for r in rows(figures(compare(read_study(folder)))["score-time"], 1)}
+    known = json.loads((folder / "statistics.json").read_text())["settings"]["tfidf"]["expected"]
+    assert bars["TF-IDF"] == (known["low"], known["high"])
 
 
 def test_all_of_them_on_paper(two: Path) -> None:

@@ -1,6 +1,7 @@
 """The page in a real browser: nothing leaves it, nothing complains, all charts are drawn, all links lead somewhere."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for folder in (run, many, numbers):
         write_run_report(folder)
     study = make_study(base / "study", ["negative", "neutral", "positive"], failed=1, tested=True)
+    (study / "best").mkdir()
     write_reports(study)
     hostile = make_study(base / "hostile", HOSTILE, settings=dict.fromkeys(HOSTILE[:2], (2.0, 5.0)), seeds=(1, 2))
     large, search = make_comparison(base / "large"), make_search(base / "search")
@@ -74,7 +76,7 @@ def test_the_page(name: str, width: int, scheme: str, browser: Any, reports: dic
         " return [b.width, b.height, c.querySelectorAll('.mark-rule, .mark-line, .mark-rect, .mark-symbol').length]; })"
     )
     assert sizes
-    assert all(w > 0.8 * (min(width, 736) - 40) and h > 150 and marks > 0 for w, h, marks in sizes)
+    assert all(w > 0.8 * (min(width, 480) - 40) and h > 100 and marks > 0 for w, h, marks in sizes)
     assert page.evaluate("window.broken") is None
     ink = page.evaluate("getComputedStyle(document.querySelector('.chart text')).fill")
     light = sum(int(x) for x in ink[4:-1].split(",")[:3]) > 380
@@ -161,7 +163,7 @@ def test_another_setting_is_the_one_that_was_picked(browser: Any, reports: dict[
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_run_is_a_click_away(width: int, browser: Any, reports: dict[str, Path]) -> None:
     page, said, asked = opened(browser, reports["study"], width)
-    links = page.locator("#runs a")
+    links = page.locator("#runs tbody a")
     assert links.count() == 8  # the ninth run has failed
     for i in (0, 7):
         name = links.nth(i).text_content()
@@ -187,18 +189,83 @@ def test_a_hostile_tooltip_is_text(browser: Any, reports: dict[str, Path]) -> No
     page.close()
 
 
-def test_paper_is_light_and_whole_even_from_a_dark_screen(browser: Any, reports: dict[str, Path]) -> None:
+def test_paper_is_light_and_short_even_from_a_dark_screen(browser: Any, reports: dict[str, Path]) -> None:
     page, said, _ = opened(browser, reports["study"], 700, "dark")
     assert page.locator("#cost figure:visible").count() == 1
-    page.evaluate(
-        "addEventListener('beforeprint', () => (window.shut = document.querySelectorAll('details:not([open])').length))"
-    )
-    page.pdf()
-    assert page.evaluate("window.shut") == 0
-    assert page.locator("details[open]").count() == 0  # as it was before
+    pages = page.pdf(prefer_css_page_size=True).count(b"/Type /Page\n")
+    assert 1 <= pages <= 6
     page.emulate_media(media="print")
-    assert page.locator("#cost figure:visible").count() == 3
+    assert page.locator("#cost figure:visible").count() == 1
+    assert page.locator("details:visible").count() == 0  # what is folded away is not printed
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(34, 38, 43)"
     assert page.evaluate("document.documentElement.scrollWidth") <= 700
     assert said == []
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
+def test_the_card_is_on_the_first_screen(width: int, height: int, browser: Any, reports: dict[str, Path]) -> None:
+    page, _, _ = opened(browser, reports["study"], width)
+    for name in (".card", "#chart-leaderboard svg")[: 1 if width < 500 else 2]:
+        box = page.locator(name).bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= height
+    assert "Use minilm · full" in page.locator(".card h2").text_content()
+    page.locator("[data-copy]").click()
+    page.close()
+
+
+READ = """[...document.querySelectorAll('body *')].filter(e => e.checkVisibility() && [...e.childNodes].some(
+  n => n.nodeType === 3 && n.textContent.trim()) && !e.closest('script, style, svg, select')).map(e => {
+  let back = e; while (back && getComputedStyle(back).backgroundColor === 'rgba(0, 0, 0, 0)') back = back.parentElement;
+  const under = getComputedStyle(back || document.body).backgroundColor;
+  return [getComputedStyle(e).color, under, e.textContent.slice(0, 40)]; })"""
+
+
+def contrast(a: str, b: str) -> float:
+    """WCAG's ratio of two colours as a browser writes them."""
+
+    def light(colour: str) -> float:
+        parts = [int(x) / 255 for x in re.findall(r"\d+", colour)[:3]]
+        linear = [x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, bright = sorted((light(a), light(b)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["run", "study", "large"])
+def test_all_words_stand_out(name: str, scheme: str, browser: Any, reports: dict[str, Path]) -> None:
+    page, _, _ = opened(browser, reports[name], 1280, scheme)
+    page.evaluate("document.querySelectorAll('details').forEach(d => (d.open = true))")
+    read = page.evaluate(READ)
+    assert len(read) > 100
+    assert [(words, round(contrast(a, b), 2)) for a, b, words in read if contrast(a, b) < 4.5] == []
+    page.close()
+
+
+def test_words_of_the_trade_are_explained_without_a_mouse(browser: Any, reports: dict[str, Path]) -> None:
+    page, said, _ = opened(browser, reports["study"], 390)
+    term = page.locator("#classes .term", has_text="recall")
+    term.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")  # now it was reached by the keyboard
+    shown = term.evaluate("e => getComputedStyle(e, '::after').content")
+    assert "Of the examples that have this class" in shown
+    meaning = page.locator(f"#{term.get_attribute('aria-describedby')}")
+    assert meaning.text_content() in shown
+    page.keyboard.press("Enter")
+    assert meaning.evaluate("e => e.getBoundingClientRect().top < innerHeight")
+    assert said == []
+    page.close()
+
+
+def test_whoever_does_not_see_a_chart_hears_its_caption(browser: Any, reports: dict[str, Path]) -> None:
+    page, _, _ = opened(browser, reports["study"], 1280)
+    for place in page.locator("[data-chart]").all():
+        caption = page.locator(f"#{place.get_attribute('aria-labelledby')}").text_content()
+        assert place.get_attribute("role") in ("img", "graphics-document")
+        assert place.get_attribute("aria-label") in (None, caption)
+        assert caption
     page.close()

@@ -48,7 +48,9 @@ def test_names_the_damaged_file(name: str, content: str | bytes, why: str, tmp_p
 def test_names_the_damaged_run_of_a_study(tmp_path: Path) -> None:
     study = make_study(tmp_path, ["a", "b"], seeds=(1,), settings={"x": (2.0, 5.0)})
     (study / "runs" / "setting0-seed1" / "metrics.json").write_text("{")
-    with pytest.raises(RequestError, match=r"setting0-seed1/metrics\.json is damaged"):
+    with pytest.raises(
+        RequestError, match=r"metrics\.json is damaged .*; restore it, or delete .*setting0-seed1 and run again\.$"
+    ):
         read_study(study)
 
 

@@ -135,3 +135,11 @@ def test_more_rows_than_a_default_chart_may_have() -> None:
     labels = [str(i) for i in range(80)]
     rows = [{"gold": g, "predicted": p, "n": 1, "share": 0.5} for g in labels for p in labels]
     assert charts.for_page(charts.confusion(rows, labels))["width"] == "container"
+
+
+def test_a_long_label_of_emoji_can_be_drawn() -> None:
+    """The renderer shortens labels, and would cut one of these in half."""
+    label = "customer is happy " + "\N{GRINNING FACE}" * 30
+    rows = [{"setting": label, "epoch": e, "score": 0.5, "low": 0.4, "high": 0.6, "seeds": 2} for e in (1, 2)]
+    drawn = charts.png(charts.bands(rows, "epoch", "accuracy", [label], None))
+    assert drawn.startswith(b"\x89PNG")

@@ -8,24 +8,24 @@ from urllib.parse import quote
 
 from rich.cells import cell_len, set_cell_size
 
-from heedful.report.facts.comparison import Comparison
+from heedful.report.facts.comparison import Comparison, Setting, compare
 from heedful.report.facts.run import judged_set, primary_of, scored
-from heedful.report.page.pieces import Column, Row, Table
+from heedful.report.page.pieces import Card, Column, Role, Row, Table
 from heedful.report.page.words import (
-    LEVEL,
-    baseline_title,
     count,
     duration,
     figure,
     interval,
     mean_and_deviation,
     several,
+    title_of,
+    visible,
 )
+from heedful.report.sections.card import card
+from heedful.report.sections.card import verdict as verdict_of_study
 from heedful.report.sections.of_run import verdict as verdict_of_run
-from heedful.report.sections.of_study import leaders
-from heedful.report.sections.verdict import verdict as verdict_of_study
 from heedful.storage.reading import mapping, names, number, records
-from heedful.storage.runs import Run
+from heedful.storage.runs import Run, read_study
 
 _WIDE = 80  # columns of a terminal
 _MOST = 20  # settings that are shown
@@ -41,18 +41,26 @@ class Glance:
     table: Table
     notes: tuple[str, ...]
     directory: Path
+    card: Card | None = None
 
     def text(self) -> str:
-        """Lines of at most 80 columns, but for the path of the report."""
+        """Lines of at most 80 columns, but for paths and the command."""
         report = self.directory / "report.html"
-        lines = [_cut(_clean(self.title), _WIDE), "", *_text_table(self.table), ""]
-        if any(row.role == "baseline" for row in self.table.rows):
-            lines.append("( ) a baseline")
-        if any(row.role == "best" for row in self.table.rows):
-            lines.append("*   the best mean, and those whose intervals overlap with its own")
-        lines += self.notes
+        lines = [_cut(_clean(self.title), _WIDE), "", *self.lines(), ""]
         lines.append(f"report: {report}" if report.is_file() else "no report yet")
         return "\n".join(lines)
+
+    def lines(self) -> list[str]:
+        """The table, and under it the card."""
+        lines = _text_table(self.table)
+        if any(row.role == "baseline" for row in self.table.rows):
+            lines.append("( ) a baseline")
+        lines += self.notes
+        if self.card is not None:
+            lines += ["", *card_lines(self.card)]
+        elif self.verdict:
+            lines += ["", *_wrapped(_clean(self.verdict), _WIDE)]
+        return lines
 
     def html(self) -> str:
         """For a notebook in any colours: no style sheet, no script, every text of the user's escaped."""
@@ -64,46 +72,77 @@ class Glance:
             + "</tr>"
             for row in self.table.rows
         )
-        shaded = any(row.role == "best" for row in self.table.rows)
-        notes = ["Shaded: the best mean, and those whose intervals overlap with its own."] if shaded else []
-        remarks = " ".join([*notes, *self.notes])
+        remarks = " ".join(self.notes)
         return (
-            f'<div style="color: inherit"><p><b>{escape(self.title)}</b></p><p>{escape(self.verdict)}</p>'
+            f'<div style="color: inherit"><p><b>{_escape(self.title)}</b></p>{self._decision()}'
             f'<table style="border-collapse: collapse; color: inherit"><thead><tr style="background: none">{head}</tr>'
             f"</thead><tbody>{rows}</tbody></table>"
-            + (f'<p style="opacity: 0.8">{escape(remarks)}</p>' if remarks else "")
+            + (f'<p style="opacity: 0.8">{_escape(remarks)}</p>' if remarks else "")
             + f"<p>{_link(self.directory / 'report.html')}</p></div>"
         )
+
+    def _decision(self) -> str:
+        if self.card is None:
+            return f"<p>{_escape(self.verdict)}</p>"
+        lines = [_escape(f"{what} {text}".strip()) for what, text, _ in self.card.lines]
+        lines += [f"<code>{_escape(self.card.command)}</code>"] if self.card.command else []
+        start = f"<p><b>{_escape(self.card.title)}</b> ({_escape(self.card.note)})</p>"
+        return start + "".join(f'<p style="margin: 0.1em 0">{line}</p>' for line in lines)
+
+
+def closing_lines(directory: Path) -> list[str]:
+    """How a command ends that has made a study: its table and its card, from its files."""
+    return glance_at_study(compare(read_study(directory))).lines()
+
+
+def card_lines(card: Card) -> list[str]:
+    """The card for a terminal: at most 80 columns, but for the command, which has to stay on one line."""
+    lines = [_cut(_clean(f"{card.title} ({card.note})"), _WIDE)]
+    wide = max((cell_len(what) for what, _, _ in card.lines), default=0) + 2
+    for what, text, _ in card.lines:
+        rows = _wrapped(_clean(text), _WIDE - wide - 2)
+        heads = [_clean(what), *[""] * (len(rows) - 1)]
+        lines += [f"  {set_cell_size(head, wide)}{row}" for head, row in zip(heads, rows, strict=True)]
+    return [*lines, "", f"  {_clean(card.command)}"] if card.command else lines
 
 
 def glance_at_study(c: Comparison) -> Glance:
     facts, entries = c.study.facts, c.study.runs
     done = sum(run is not None and run.done for _, run in entries)
-    planned = len(records(facts, "settings")) * len(names(facts, "seeds"))
+    planned = sum(_planned(s, len(names(facts, "seeds"))) for s in records(facts, "settings"))
     title = f"{_name(c.study.directory)}: {done} of {several(max(planned, len(entries)), 'run')} done"
     columns = (
         Column("setting"),
         Column(f"{c.split or ''} {c.metric.title}".strip(), numeric=True),
         Column("n", numeric=True),
-        Column(f"{LEVEL} interval", numeric=True),
+        Column("95 % interval", numeric=True),
         Column("training", numeric=True),
     )
-    best = leaders(c)
     rows = []
     for setting in c.settings[:_MOST]:
         s = setting.summary(c.split or "", c.metric.name)
-        cells = (setting.name, mean_and_deviation(s, 3), str(s["n"]), interval(s, 3))
-        spent = duration(setting.cost("training_seconds")["mean"])
-        rows.append(Row((*cells, spent), "best" if setting.name in best else ""))
+        shown = mean_and_deviation(s, 3) if s["n"] > 1 else figure(s["mean"], 3)
+        cells = (title_of(setting.name), shown, str(s["n"]), interval(c.expected(setting.name)))
+        spent = duration(setting.cost("training_seconds"))
+        rows.append(Row((*cells, spent), _role(c, setting)))
     for name, s in c.baselines(c.split, c.metric.name).items() if c.split else ():
         shown = mean_and_deviation(s, 3) if s["n"] > 1 else figure(s["mean"], 3)
-        rows.append(Row((baseline_title(name), shown, "", "", duration(c.baseline_seconds(name))), "baseline"))
+        rows.append(Row((title_of(name), shown, "", "", duration(c.baseline_seconds(name))), "baseline"))
     notes = []
     if len(c.settings) > _MOST:
         notes.append(f"{len(c.settings) - _MOST} more settings are in .table.")
-    if records(facts, "chosen"):
+    if records(facts, "final_settings"):
         notes.append(f"Settings that were tried: {len(records(facts, 'settings'))}; .table has them all.")
-    return Glance(title, verdict_of_study(c), Table("", columns, tuple(rows)), tuple(notes), c.study.directory)
+    made = Table("", columns, tuple(rows))
+    return Glance(title, verdict_of_study(c), made, tuple(notes), c.study.directory, card(c))
+
+
+def _planned(setting: dict[str, Any], seeds: int) -> int:
+    return 1 if setting.get("random") is False else seeds
+
+
+def _role(c: Comparison, setting: Setting) -> Role:
+    return "best" if setting.name == c.chosen else "baseline" if setting.baseline else ""
 
 
 def glance_at_run(run: Run) -> Glance:
@@ -117,7 +156,7 @@ def glance_at_run(run: Run) -> Glance:
 
     rows = [Row(cells(name, scores)) for name, scores in sets.items()]
     theirs = {name: mapping(b, judged) for name, b in run.baselines().items()} if judged else {}
-    rows += [Row(cells(baseline_title(name), scores), "baseline") for name, scores in theirs.items() if scores]
+    rows += [Row(cells(title_of(name), scores), "baseline") for name, scores in theirs.items() if scores]
     notes = (f"The baselines are judged on {judged}.",) if theirs else ()
     verdict = "This run has no scores yet." if judged is None else verdict_of_run(run, judged)
     return Glance(f"{_name(run.directory)}: {state}", verdict, Table("", columns, tuple(rows)), notes, run.directory)
@@ -147,14 +186,31 @@ def _cut(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most so many columns, of which a wide character takes two; what is longer than a line is cut up."""
+    lines = [""]
+    for word in text.split(" "):
+        lines = lines if cell_len(f"{lines[-1]} {word}") <= width or not lines[-1] else [*lines, ""]
+        line = f"{lines[-1]} {word}".strip(" ")
+        while cell_len(line) > width:
+            part = set_cell_size(line, width).rstrip()
+            lines, line = [*lines[:-1], part, ""], line[len(part) :]
+        lines[-1] = line
+    return lines
+
+
 def _clean(text: str) -> str:
-    """Without what would move a terminal's cursor or change its colours."""
-    return "".join(c if c.isprintable() or c == "\N{NO-BREAK SPACE}" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """On one line, without what would move a terminal's cursor or change its colours."""
+    return visible(" ".join(text.split()))
+
+
+def _escape(text: str) -> str:
+    return escape(visible(text))
 
 
 def _cell(tag: str, text: str, numeric: bool, style: str = "") -> str:
     side = "right" if numeric else "left"
-    return f'<{tag} style="{_LINE}; text-align: {side}; {style}">{escape(text)}</{tag}>'
+    return f'<{tag} style="{_LINE}; text-align: {side}; {style}">{_escape(text)}</{tag}>'
 
 
 def _link(report: Path) -> str:

@@ -1,4 +1,5 @@
-"""A study's runs gathered by setting: who scored what over which seeds, and what the baselines scored."""
+"""A study's runs gathered by setting: who scored what over which seeds, what was expected and tested of each, and
+which one was chosen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,28 +15,42 @@ MOST_DRAWN = 8
 """Settings that a chart tells apart: as many as the palette has colours."""
 MOST_STILLS = 6
 """Settings that have a picture and a table of their own on paper, where the page has a choice of all."""
+STATISTICS = 2
+"""The format of statistics.json that is understood."""
 
 
 @dataclass(frozen=True)
 class Setting:
     name: str
     facts: dict[str, Any]
+    """What study.json says of it."""
+    row: dict[str, Any]
+    """Its row in the table of the study."""
     runs: tuple[Run, ...]
     """Those that are done; only they count."""
     unfinished: int
+    borrowed: bool = False
+    """A baseline that has no run of its own: its one run here is what the other runs say of it."""
+
+    @property
+    def baseline(self) -> bool:
+        return self.facts.get("baseline") is True or self.row.get("baseline") is True
 
     def summary(self, split: str, metric: str) -> dict[str, Any]:
         return summarise([v for run in self.runs if (v := score(run, split, metric)) is not None])
 
-    def cost(self, key: str) -> dict[str, Any]:
-        return summarise([v for run in self.runs if (v := number(mapping(run.manifest, "cost"), key)) is not None])
+    def cost(self, key: str) -> float | None:
+        """As the table has it, else the mean over the runs."""
+        spent = [v for run in self.runs if (v := number(mapping(run.manifest, "cost"), key)) is not None]
+        known = number(self.row, key)
+        return known if known is not None else sum(spent) / len(spent) if spent else None
 
 
 @dataclass(frozen=True)
 class Comparison:
     study: Study
     settings: tuple[Setting, ...]
-    """Best first, by the judged score; those without a finished run come last."""
+    """The chosen one first, then by the judged score; those without a finished run come last."""
     metrics: dict[str, Metric]
     """Those of the runs, by name."""
     metric: Metric
@@ -45,19 +60,41 @@ class Comparison:
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """What statistics.json says of the judged set and the deciding metric; empty if it speaks of others."""
+        """What statistics.json says of the judged set and the deciding metric; empty if it speaks of others, or of the
+        chosen setting in other words than this version's."""
         known = self.study.statistics
-        alike = known.get("split") == self.split and known.get("metric", "accuracy") == self.metric.name
-        return known if alike else {}
+        alike = known.get("split") == self.split and known.get("metric") == self.metric.name
+        return known if alike and known.get("format") == STATISTICS else {}
+
+    @property
+    def chosen(self) -> str | None:
+        """The setting that is best on dev, which everything is about."""
+        return chosen_of(self.study)
+
+    @property
+    def alpha(self) -> float:
+        return number(self.statistics, "alpha") or 0.05
+
+    def setting(self, name: str | None) -> Setting | None:
+        return next((s for s in self.settings if s.name == name), None)
+
+    def expected(self, name: str) -> dict[str, Any]:
+        """mean, low and high for other seeds and examples; empty where nothing is known."""
+        return mapping(mapping(mapping(self.statistics, "settings"), name), "expected")
+
+    def against(self, name: str) -> dict[str, Any]:
+        """What was found of the chosen setting (a) against this one (b); empty where they were not compared."""
+        rows = records(self.statistics, "comparisons")
+        return next((row for row in rows if (row.get("a"), row.get("b")) == (self.chosen, name)), {})
 
     @property
     def not_compared(self) -> dict[str, str]:
-        """The settings that could not be compared with the chosen one, each with the reason in words."""
+        """The settings that could not be compared, each with the reason in words."""
         return {str(one.get("setting")): str(one.get("reason")) for one in records(self.statistics, "not_compared")}
 
     @property
     def runs(self) -> list[Run]:
-        return [run for setting in self.settings for run in setting.runs]
+        return [run for setting in self.settings if not setting.borrowed for run in setting.runs]
 
     @property
     def scored(self) -> list[Setting]:
@@ -66,15 +103,17 @@ class Comparison:
 
     @property
     def drawn(self) -> list[Setting]:
-        """The best of them, each with a colour of its own."""
+        """The first of them, each with a colour of its own."""
         return self.scored[:MOST_DRAWN]
 
     def baselines(self, split: str, metric: str) -> dict[str, dict[str, Any]]:
-        """Each baseline's summary over the seeds; one value where it is the same for every seed, n 0 if undefined."""
+        """The summary over the seeds of each baseline that is not a setting; one value where it is the same for every
+        seed, n 0 if undefined."""
         by_name: dict[str, dict[str, float]] = {}
-        most = max((_rows(run) for run in self.runs), default=0.0)  # of a learning curve, the baselines with all rows
-        for run in [run for run in self.runs if _rows(run) == most]:
+        for run in _with_most_rows(self.runs):
             for name, b in run.baselines().items():
+                if self.setting(name) is not None:
+                    continue
                 values = by_name.setdefault(name, {}) if mapping(b, split) else {}
                 value = number(mapping(b, split), metric)
                 if value is not None:
@@ -84,10 +123,12 @@ class Comparison:
             for name, values in by_name.items()
         }
 
-    def best_baseline(self, split: str) -> tuple[str, dict[str, Any]] | None:
-        """The strongest one by the deciding metric."""
-        summaries = [(name, s) for name, s in self.baselines(split, self.metric.name).items() if s["n"]]
-        return max(summaries, key=lambda pair: self.metric.sign * pair[1]["mean"], default=None)
+    def best_baseline(self, split: str) -> tuple[str, float] | None:
+        """Name and mean of the strongest one by the deciding metric, whether it is a setting or not."""
+        means = {name: s["mean"] for name, s in self.baselines(split, self.metric.name).items() if s["n"]}
+        means |= {s.name: s.summary(split, self.metric.name)["mean"] for s in self.settings if s.baseline}
+        known = [(name, mean) for name, mean in means.items() if mean is not None]
+        return max(known, key=lambda pair: self.metric.sign * pair[1], default=None)
 
     def baseline_seconds(self, name: str) -> float | None:
         values = [v for run in self.runs if (v := number(run.baselines().get(name, {}), "seconds")) is not None]
@@ -95,31 +136,58 @@ class Comparison:
 
 
 def compare(study: Study) -> Comparison:
-    chosen = records(study.facts, "chosen")
-    described = {str(s.get("name", "")): s for s in chosen or records(study.facts, "settings")}
-    for entry, _ in study.runs if not chosen else []:
+    table = {str(row.get("setting")): row for row in records(study.facts, "table")}
+    final = records(study.facts, "final_settings")
+    described = {str(s.get("name", "")): s for s in final or records(study.facts, "settings")}
+    for entry, _ in study.runs if not final else []:
         described.setdefault(str(entry.get("setting", "")), {})
+    competing = {str(s.get("name")): s for s in records(study.facts, "settings") if s.get("baseline") is True}
+    competing |= {name: {} for name, row in table.items() if row.get("baseline") is True and name not in competing}
     settings = []
-    for name, facts in described.items():
+    for name, facts in (described | {n: described.get(n) or f for n, f in competing.items()}).items():
         entries = [(entry, run) for entry, run in study.runs if str(entry.get("setting", "")) == name]
         done = [run for entry, run in entries if run is not None and run.done and entry.get("state", "done") == "done"]
-        settings.append(Setting(name, facts, tuple(done), len(entries) - len(done)))
-    runs = [run for s in settings for run in s.runs]
+        row = table.get(name, {})
+        if name in competing and not entries:
+            borrowed = _borrowed(study, name, row)
+            settings += [Setting(name, facts, row, (borrowed,), 0, borrowed=True)] if borrowed else []
+        else:
+            settings.append(Setting(name, facts, row, tuple(done), len(entries) - len(done)))
+    runs = [run for s in settings if not s.borrowed for run in s.runs]
     metrics = metrics_of(runs[0]) if runs else dict(METRICS)
     metric = primary_of(runs[0]) if runs else next(iter(metrics.values()))
     split = _common_set(runs, metric)
-    return Comparison(study, tuple(_ranked(settings, split, metric)), metrics, metric, split)
+    return Comparison(study, tuple(_ranked(settings, split, metric, chosen_of(study))), metrics, metric, split)
+
+
+def chosen_of(study: Study) -> str | None:
+    name = mapping(study.facts, "chosen").get("setting") or study.statistics.get("chosen")
+    return name if isinstance(name, str) and name else None
 
 
 def score(run: Run, split: str, metric: str) -> float | None:
     return number(run.scores().get(split, {}), metric)
 
 
-def overlap(a: dict[str, Any], b: dict[str, Any]) -> bool | None:
-    """Whether two intervals touch; None where one of them has none."""
-    if a["low"] is None or b["low"] is None:
+def _borrowed(study: Study, name: str, row: dict[str, Any]) -> Run | None:
+    """What is known of a baseline, as if it were a run; None if nothing. The row of the table says what it scored; of
+    study.json and the runs, those whose settings had other rows to train on mean another one."""
+    runs = [run for _, run in study.runs if run is not None and run.done]
+    scored = [key for key in row if key.endswith("_mean") and number(row, key) is not None]
+    means = {key.removesuffix("_mean"): number(row, key) for key in scored}
+    metric = str(row.get("metric"))
+    known = [run.baselines().get(name, {}) for run in (runs if means else _with_most_rows(runs))]
+    found: dict[str, Any] = {}
+    for one in (mapping(mapping(study.facts, "baselines"), name), *known):
+        if all(number(mapping(one, split), metric) in (None, mean) for split, mean in means.items()):
+            found |= one
+    splits = {split: scores for split, scores in found.items() if isinstance(scores, dict)}
+    splits |= {split: {**splits.get(split, {}), metric: mean} for split, mean in means.items()}
+    if not splits:
         return None
-    return bool(a["low"] <= b["high"] and b["low"] <= a["high"])
+    spent = {key: row.get(key) for key in ("prediction_seconds", "model_bytes")}
+    spent["training_seconds"] = row.get("training_seconds", found.get("seconds"))
+    return Run(study.directory / "baselines" / name, {"state": "done", "cost": spent}, {"splits": splits})
 
 
 def _common_set(runs: Sequence[Run], metric: Metric) -> str | None:
@@ -132,13 +200,15 @@ def _common_set(runs: Sequence[Run], metric: Metric) -> str | None:
     return next((name for name in judging_order(counts) if counts[name] == most), None) if most else None
 
 
-def _ranked(settings: Sequence[Setting], split: str | None, metric: Metric) -> list[Setting]:
-    def place(setting: Setting) -> tuple[bool, float]:
+def _ranked(settings: Sequence[Setting], split: str | None, metric: Metric, chosen: str | None) -> list[Setting]:
+    def place(setting: Setting) -> tuple[bool, bool, float]:
         mean = setting.summary(split, metric.name)["mean"] if split else None
-        return (mean is None, 0.0 if mean is None else -metric.sign * mean)
+        return (setting.name != chosen, mean is None, 0.0 if mean is None else -metric.sign * mean)
 
     return sorted(settings, key=place)
 
 
-def _rows(run: Run) -> float:
-    return number(mapping(mapping(run.manifest, "data"), "sizes"), "train") or 0.0
+def _with_most_rows(runs: Sequence[Run]) -> list[Run]:
+    """Of a learning curve, those that were trained on all rows."""
+    sizes = [number(mapping(mapping(run.manifest, "data"), "sizes"), "train") or 0.0 for run in runs]
+    return [run for run, rows in zip(runs, sizes, strict=True) if rows == max(sizes)]

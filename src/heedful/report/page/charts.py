@@ -7,10 +7,13 @@ The names of fields are ours; a user's text is data alone.
 
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import altair as alt
+
+from heedful.report.page.words import visible
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 Rows = Sequence[dict[str, Any]]
@@ -146,8 +149,8 @@ def cost_axis(title: str, smallest: float, largest: float, form: str = ",~r") ->
     return alt.X("cost:Q", title=title, scale=scale, axis=alt.Axis(**axis))
 
 
-def size_curve(seeds: Rows, lines: Rows, tfidf: Rows, title: str, settings: Sequence[str]) -> Chart:
-    """Seeds as dots (setting, rows, score), fitted curves as lines with low and high at their ends, TF-IDF dashed."""
+def size_curve(seeds: Rows, lines: Rows, dashed: Rows, title: str, settings: Sequence[str]) -> Chart:
+    """Seeds as dots (setting, rows, score), fitted curves as lines with low and high at their ends, others dashed."""
     rows = alt.X(
         "rows:Q",
         title="training rows, logarithmic",
@@ -164,7 +167,7 @@ def size_curve(seeds: Rows, lines: Rows, tfidf: Rows, title: str, settings: Sequ
     line = fitted.mark_line(strokeWidth=1.5).encode(y=_number("score", title))
     bars = fitted.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
     bars = bars.encode(y=_number("low", title), y2="high:Q", tooltip=_tips("setting", "rows", "score", "low", "high"))
-    theirs = alt.Chart(_data(tfidf)).mark_line(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5, point={"color": QUIET})
+    theirs = alt.Chart(_data(dashed)).mark_line(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5, point={"color": QUIET})
     return alt.layer(dots, line, bars, theirs.encode(x=rows, y=_number("score", title)))
 
 
@@ -186,6 +189,31 @@ def class_bars(rows: Rows, labels: Sequence[str]) -> Chart:
     return cast("Chart", bars)
 
 
+def leaderboard(rows: Rows, title: str) -> Chart:
+    """Rows of setting, mean, low, high, role (chosen, baseline or other), in their order: dots with intervals."""
+    names = [row["setting"] for row in rows]
+    roles = alt.Scale(domain=["chosen", "other", "baseline"], range=[ACCENT, SECOND, QUIET])
+    base = alt.Chart(_data(rows), height=max(120, 34 * len(rows) + 10)).encode(
+        y=alt.Y("setting:N", sort=names, title=None, axis=alt.Axis(labelLimit=150, ticks=False, domain=False)),
+        color=alt.Color("role:N", scale=roles, legend=None),
+        tooltip=_tips("setting", "mean", "low", "high"),
+    )
+    scale = alt.Scale(zero=False, padding=8)
+    bars = base.mark_rule(strokeWidth=2.2).encode(x=alt.X("low:Q", scale=scale, title=title), x2="high:Q")
+    dots = base.mark_point(filled=True, size=110, opacity=1).encode(
+        x=alt.X("mean:Q", scale=scale, title=title, axis=alt.Axis(tickCount=5)),
+        shape=alt.Shape(
+            "role:N", scale=alt.Scale(domain=roles.domain, range=["diamond", "circle", "square"]), legend=None
+        ),
+    )
+    words = base.mark_text(dy=-11, fontSize=11, color="currentColor").encode(
+        x=alt.X("mean:Q", scale=scale, title=title),
+        text=alt.Text("mean:Q", format=".3f"),
+        color=alt.value("currentColor"),
+    )
+    return alt.layer(bars, dots, words)
+
+
 def thinned(rows: Rows, x: str, y: str, most: int = 400) -> list[dict[str, Any]]:
     """At most that many points, each the mean of its stretch."""
     stride = math.ceil(len(rows) / most) or 1
@@ -193,9 +221,11 @@ def thinned(rows: Rows, x: str, y: str, most: int = 400) -> list[dict[str, Any]]
     return [{x: s[-1][x], y: sum(r[y] for r in s) / len(s)} for s in stretches]
 
 
-def for_page(chart: Chart) -> dict[str, Any]:
-    """The specification for the page: the container's width, the page's colours, no address of a schema in it."""
-    return _specification(chart, "container", "currentColor")
+def for_page(chart: Chart, caption: str = "") -> dict[str, Any]:
+    """The specification for the page: the container's width, the page's colours, no address of a schema in it. Whoever
+    does not see the chart hears its caption."""
+    spec = _specification(chart, "container", "currentColor")
+    return {**spec, "description": visible(caption)} if caption else spec
 
 
 def png(chart: Chart) -> bytes:
@@ -204,7 +234,7 @@ def png(chart: Chart) -> bytes:
 
     spec = _specification(chart, PNG_WIDTH, INK)
     spec["background"] = "white"
-    return bytes(vl_convert.vegalite_to_png(_inked(spec), vl_version=_vega_lite(), scale=2))
+    return bytes(vl_convert.vegalite_to_png(_inked(_basic(spec)), vl_version=_vega_lite(), scale=2))
 
 
 @functools.cache
@@ -220,7 +250,7 @@ def _vega_lite() -> str:
 
 
 def _specification(chart: Chart, width: int | str, ink: str) -> dict[str, Any]:
-    spec: dict[str, Any] = chart.to_dict(validate=False)  # the tests do; it takes as long as all the rest
+    spec: dict[str, Any] = _visible(chart.to_dict(validate=False))  # the tests do; it takes as long as all the rest
     spec.pop("$schema", None)
     quiet = {"gridColor": ink, "gridOpacity": 0.12, "domainColor": ink, "domainOpacity": 0.35, "tickOpacity": 0.35}
     text = {"labelColor": ink, "titleColor": ink, "titleFontWeight": "normal", "titleOpacity": 0.8}
@@ -244,6 +274,25 @@ def _specification(chart: Chart, width: int | str, ink: str) -> dict[str, Any]:
         "range": {"category": PALETTE},
     }
     return spec
+
+
+def _visible(spec: Any) -> Any:
+    """Labels and names without what would end the renderer, alike wherever they stand."""
+    if isinstance(spec, dict):
+        return {key: _visible(value) for key, value in spec.items()}
+    if isinstance(spec, list):
+        return [_visible(value) for value in spec]
+    return visible(spec) if isinstance(spec, str) else spec
+
+
+def _basic(spec: Any) -> Any:
+    """A square for every character beyond the basic plane, such as emoji: the renderer shortens long labels by halves
+    of them, and cannot draw a half."""
+    if isinstance(spec, dict):
+        return {_basic(key): _basic(value) for key, value in spec.items()}
+    if isinstance(spec, list):
+        return [_basic(value) for value in spec]
+    return re.sub(r"[\U00010000-\U0010ffff]", "□", spec) if isinstance(spec, str) else spec
 
 
 def _inked(spec: Any) -> Any:

@@ -2,7 +2,21 @@
 
 import re
 
-from heedful.report.page.pieces import Block, Cards, Cell, Choice, Code, Facts, Figure, Fold, Link, Prose, Report, Table
+from heedful.report.page.pieces import (
+    Block,
+    Card,
+    Cards,
+    Cell,
+    Choice,
+    Code,
+    Facts,
+    Figure,
+    Fold,
+    Link,
+    Prose,
+    Report,
+    Table,
+)
 
 
 def render(report: Report, pictures: str | None) -> str:
@@ -34,6 +48,10 @@ def _block(block: Block, pictures: str | None) -> list[str]:
         case Prose(text, role):
             mark = {"warning": "**Note.** ", "note": ""}.get(role, "")
             return [mark + escape(text), ""]
+        case Card(title, note, entries, command):
+            lines = [f"**{escape(title)}** ({escape(note)})", ""]
+            lines += [f"- {escape(what)}{' ' if what else ''}{escape(text)}" for what, text, _ in entries] + [""]
+            return [*lines, *(_block(Code(command), pictures) if command else [])]
         case Cards(items):
             return [f"- {escape(what)}: **{escape(value)}**{_remark(note)}" for what, value, note in items] + [""]
         case Table():

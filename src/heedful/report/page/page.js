@@ -15,10 +15,11 @@
       figures.forEach((figure, i) => figure.classList.toggle("shown", i === event.target.selectedIndex));
     });
   }
-  let opened = [];
-  window.addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
-    opened.forEach((fold) => (fold.open = true));
-  });
-  window.addEventListener("afterprint", () => opened.forEach((fold) => (fold.open = false)));
+  for (const button of navigator.clipboard ? document.querySelectorAll("[data-copy]") : []) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      const done = () => (button.textContent = "Copied");
+      navigator.clipboard.writeText(button.previousElementSibling.textContent).then(done, () => (button.hidden = true));
+    });
+  }
 }

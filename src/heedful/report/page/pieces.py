@@ -33,6 +33,20 @@ class Prose:
 
 
 @dataclass(frozen=True)
+class Card:
+    """The decision that a reader came for, on the first screen and at the end of a command."""
+
+    kind: ClassVar[str] = "card"
+    title: str
+    note: str
+    """Why this one."""
+    lines: tuple[tuple[str, str, Literal["", "warning"]], ...]
+    """What a line is about, in a word or two; the sentence; whether it warns."""
+    command: str
+    """That uses the model; empty if there is none."""
+
+
+@dataclass(frozen=True)
 class Cards:
     """The few figures that a reader came for: what, how much, and a remark."""
 
@@ -48,10 +62,13 @@ class Column:
     """Holds running text, which may break anywhere."""
 
 
+Role = Literal["", "baseline", "best", "failed", "warning"]
+
+
 @dataclass(frozen=True)
 class Row:
     cells: tuple[Cell, ...]
-    role: Literal["", "baseline", "best", "failed"] = ""
+    role: Role = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +94,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Choice:
-    """Figures of which the screen shows one at a time, and paper all."""
+    """Figures of which the page shows one at a time, and Markdown all."""
 
     kind: ClassVar[str] = "choice"
     label: str
@@ -99,14 +116,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Fold:
-    """Closed at first on the page, open on paper."""
+    """Closed at first, and printed if it is open."""
 
     kind: ClassVar[str] = "fold"
     summary: str
     blocks: tuple["Block", ...]
 
 
-Block = Prose | Cards | Table | Figure | Choice | Facts | Code | Fold
+Block = Prose | Card | Cards | Table | Figure | Choice | Facts | Code | Fold
 
 
 @dataclass(frozen=True)
@@ -126,7 +143,8 @@ class Report:
     footer: str = field(default="")
 
     def figures(self) -> list[Figure]:
-        return [b for section in self.sections for b in _unfolded(section.blocks) if isinstance(b, Figure)]
+        every = [*self.opening, *(block for section in self.sections for block in section.blocks)]
+        return [b for b in _unfolded(every) if isinstance(b, Figure)]
 
 
 def section(name: str, title: str, blocks: Iterable[Block | None]) -> Section | None:

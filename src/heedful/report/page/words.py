@@ -1,22 +1,40 @@
 """Numbers as people read them; the same string wherever a figure appears, in HTML and in Markdown."""
 
+import unicodedata
+from collections.abc import Mapping
 from typing import Any
+
+from heedful.storage.reading import number
 
 NOTHING = "–"
 """Stands where there is no number: an en dash, never a zero."""
-LEVEL = "95\N{NO-BREAK SPACE}%"
-"""Of every interval."""
-
 _BASELINES = {
     "random": "guessing at random",
     "majority": "the commonest class",
     "mean": "the mean of training",
-    "tfidf": "TF-IDF and a linear model",
+    "tfidf": "TF-IDF",
 }
 
 
-def baseline_title(name: str) -> str:
+def title_of(name: str) -> str:
+    """A setting or a baseline as a report calls it."""
     return _BASELINES.get(name, name)
+
+
+def visible(text: str) -> str:
+    """With an escape for each character that nobody sees and that a page or a chart may not hold: control characters
+    (but for tab and newline), separators of lines and paragraphs, lone surrogates, noncharacters, and those that turn
+    the direction of the text."""
+    if text.isprintable():
+        return text
+    return "".join(f"\\u{ord(c):04x}" if _unseen(c) else c for c in text)
+
+
+def _unseen(c: str) -> bool:
+    code, category = ord(c), unicodedata.category(c)
+    nowhere = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
+    turns = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
+    return nowhere or turns or category in ("Cs", "Zl", "Zp") or (category == "Cc" and c not in "\t\n")
 
 
 def capital(text: str) -> str:
@@ -31,6 +49,25 @@ def figure(value: float | None, digits: int = 4) -> str:
     return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
 
 
+def signed(value: float | None, digits: int = 3) -> str:
+    """With its sign, as differences are written."""
+    return NOTHING if value is None else f"{value:+.{digits}f}".replace("-", "−")
+
+
+def probability(value: float | None) -> str:
+    """A p value."""
+    return NOTHING if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def equals(value: float) -> str:
+    """A p value in a sentence."""
+    return f"p {probability(value)}" if value < 0.001 else f"p = {probability(value)}"
+
+
+def percent(level: float) -> str:
+    return f"{100 * level:.4g}\N{NO-BREAK SPACE}%"
+
+
 def mean_and_deviation(summary: dict[str, Any], digits: int = 4) -> str:
     """The mean never stands without its deviation; of one seed there is none, and the dash says so."""
     if summary["mean"] is None:
@@ -38,10 +75,9 @@ def mean_and_deviation(summary: dict[str, Any], digits: int = 4) -> str:
     return f"{figure(summary['mean'], digits)} ± {figure(summary['std'], digits)}"
 
 
-def interval(summary: dict[str, Any], digits: int = 4) -> str:
-    if summary["low"] is None:
-        return NOTHING
-    return f"{figure(summary['low'], digits)} to {figure(summary['high'], digits)}"
+def interval(summary: Mapping[str, Any], digits: int = 3) -> str:
+    low, high = number(summary, "low"), number(summary, "high")
+    return NOTHING if low is None or high is None else f"{figure(low, digits)} to {figure(high, digits)}"
 
 
 def count(value: float | None) -> str:

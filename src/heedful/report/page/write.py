@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import WorkError
 from heedful.report.page import markdown
+from heedful.report.page.glossary import WORDS, anchor, word_of
 from heedful.report.page.pieces import Report
+from heedful.report.page.words import visible
 from heedful.storage.whole import write_bytes, write_text
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def write(report: Report, directory: Path, pictures: bool = True) -> None:
                 old.unlink()
         for stem, content in drawn.items():
             write_bytes(folder / f"{stem}.png", content)
-        write_text(directory / "report.md", markdown.render(report, PICTURES if pictures else None))
+        write_text(directory / "report.md", visible(markdown.render(report, PICTURES if pictures else None)))
         write_text(directory / "report.html", page(report))
     except OSError as error:
         raise WorkError(f"the report cannot be written to {directory} ({error.strerror or error}).") from None
@@ -50,12 +52,15 @@ def page(report: Report) -> str:
 
     from heedful.report.page import charts
 
-    specs = {figure.name: charts.for_page(figure.chart) for figure in report.figures()}
+    specs = {figure.name: charts.for_page(figure.chart, figure.caption) for figure in report.figures()}
     scripts = [charts.bundle(), (HERE / "page.js").read_text(encoding="utf-8")] if specs else []
     scripts = [script.replace("</script", r"<\/script").replace("<!--", r"<\!--") for script in scripts]
     digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
     return _template().render(
         report=report,
+        word_of=word_of if any(section.name == "words" for section in report.sections) else lambda _: None,
+        anchor=anchor,
+        meanings=WORDS,
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),  # noqa: S704 (our own file)
         scripts=[Markup(s) for s in scripts],  # noqa: S704 (the library's script and our own file)
         digests=digests,
@@ -68,9 +73,15 @@ def _template() -> "Template":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=_finalize,
+    )  # fmt: skip
     return environment.get_template("page.html.j2")
+
+
+def _finalize(content: Any) -> Any:
+    """What goes into the page, without characters that a page may not hold; what is ours stays as it is."""
+    return content if hasattr(content, "__html__") or not isinstance(content, str) else visible(content)
 
 
 def json_in_html(content: Any) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 from heedful.report.facts.comparison import Comparison, Setting, score
 from heedful.report.page import charts
-from heedful.report.page.pieces import Block, Choice, Figure, Prose, Section
+from heedful.report.page.pieces import Block, Choice, Column, Figure, Prose, Row, Section, Table, in_short
 from heedful.report.page.pieces import section as make_section
-from heedful.report.page.words import LEVEL, baseline_title, capital, count, duration, listed, size
+from heedful.report.page.words import NOTHING, capital, count, duration, listed, size, title_of
 from heedful.storage.reading import mapping, number
 from heedful.storage.runs import Run
 
@@ -39,6 +39,8 @@ _TIME = ((1.0, " in seconds"), (60.0, " in minutes"), (3600.0, " in hours"))
 _BYTES = ((1e6, " in MB"), (1e9, " in GB"))
 COSTS = (
     Cost("time", "training time", _spent("training_seconds"), duration, _TIME),
+    Cost("prediction", "time for 1,000 texts", _spent("prediction_seconds"), duration, _TIME),
+    Cost("size", "size on disk", _spent("model_bytes"), size, _BYTES),
     Cost("memory", "peak memory", _spent("peak_memory_bytes"), size, _BYTES),
     Cost("gpu-memory", "GPU memory", _spent("gpu_memory_bytes"), size, _BYTES),
     Cost("parameters", "parameters trained", trainable, count, ((1.0, ""),), "~s"),
@@ -46,7 +48,28 @@ COSTS = (
 
 
 def against_cost(c: Comparison) -> Section | None:
-    return make_section("cost", "Score and cost", cost_blocks(c, "score"))
+    return make_section("cost", "Score and cost", [*_table(c), *cost_blocks(c, "score")])
+
+
+def _table(c: Comparison) -> list[Block]:
+    """What each model costs to make, to use and to keep."""
+    titles = ("training a run", "predicting 1,000 texts", "model on disk", "parameters trained", "peak memory")
+    rows = []
+    for s in c.settings:
+        peak = [v for run in s.runs if (v := number(mapping(run.manifest, "cost"), "peak_memory_bytes")) is not None]
+        cells = (
+            title_of(s.name),
+            duration(s.cost("training_seconds")),
+            duration(s.cost("prediction_seconds")),
+            size(s.cost("model_bytes")),
+            count(next((trainable(run) for run in s.runs), None)),
+            size(max(peak, default=None)),
+        )
+        rows.append(Row(cells, "best" if s.name == c.chosen else "baseline" if s.baseline else ""))
+    if not any(cell != NOTHING for row in rows for cell in row.cells[1:]):
+        return []
+    columns = (Column("setting"), *(Column(title, numeric=True) for title in titles))
+    return in_short(Table("What each costs, means over its runs", columns, tuple(rows)), "settings")
 
 
 def cost_blocks(c: Comparison, stem: str) -> list[Block]:
@@ -58,7 +81,7 @@ def cost_blocks(c: Comparison, stem: str) -> list[Block]:
     same: list[str] = []
     for cost in COSTS:
         values = [v for s in c.scored for run in s.runs if (v := cost.of(run)) is not None]
-        if not values:
+        if sum(any(cost.of(run) is not None for run in s.runs) for s in c.scored) < 2:
             continue
         if max(values) <= _ALIKE * min(values):
             same.append(f"{cost.name} ({cost.in_words(max(values))})")
@@ -74,36 +97,41 @@ def cost_blocks(c: Comparison, stem: str) -> list[Block]:
 def _figure(c: Comparison, split: str, cost: Cost, smallest: float, largest: float) -> Figure:
     """The settings that have no colour of their own are grey, and their seeds are left out."""
     one, unit = _unit(cost, math.sqrt(max(smallest, largest / charts.WIDE**2) * largest))
-    groups = {s.name: s.name for s in c.drawn}
+    groups = {title_of(s.name): title_of(s.name) for s in c.drawn}
     others = len(c.scored) - len(groups)
     seeds: list[dict[str, Any]] = []
     means: list[dict[str, Any]] = []
     for s in reversed(c.scored):  # the best are drawn last, on top
-        group = groups.get(s.name, f"{others} others")
+        group = groups.get(title_of(s.name), f"{others} others")
         means += _mean(c, split, s, cost, one, group)
-        seeds += _seeds(c, split, s, cost, one) if s.name in groups else []
+        seeds += _seeds(c, split, s, cost, one) if title_of(s.name) in groups else []
     axis = charts.cost_axis(f"{cost.name}{unit}", smallest / one, largest / one, cost.form)
     legend = [*groups, *([f"{others} others"] if others else [])]
     chart = charts.score_against_cost(seeds, means, c.metric.title, axis, legend, baseline_line(c, split))
     caption = (
         f"{capital(c.metric.title)} on {split} against {cost.name}. Small dots are seeds, large dots means; "
-        f"the bars are {LEVEL} intervals, which one seed does not have."
+        "the bars are what to expect with other seeds and examples."
     )
     if others:
-        caption += f" The best {len(groups)} settings have colours and seeds; the other {others} are grey."
+        caption += f" The first {len(groups)} settings have colours and seeds; the other {others} are grey."
     return Figure(cost.stem, caption, chart)
 
 
 def _mean(c: Comparison, split: str, s: Setting, cost: Cost, one: float, group: str) -> list[dict[str, Any]]:
-    """The setting's row, if it has a cost. Where one seed has no interval, the bar has no length."""
+    """The setting's row, if it has a cost. Where nothing is known of other seeds, the bar has no length."""
     spent = [v for run in s.runs if (v := cost.of(run)) is not None]
     if not spent:
         return []
     summary, mean = s.summary(split, c.metric.name), sum(spent) / len(spent)
-    middle = summary["mean"]
-    low = middle if summary["low"] is None else summary["low"]
-    high = middle if summary["high"] is None else summary["high"]
-    row = {"setting": s.name, "group": group, "cost": mean / one, "words": cost.in_words(mean), "score": middle}
+    middle, expected = summary["mean"], c.expected(s.name)
+    low, high = (middle if (end := number(expected, key)) is None else end for key in ("low", "high"))
+    row = {
+        "setting": title_of(s.name),
+        "group": group,
+        "cost": mean / one,
+        "words": cost.in_words(mean),
+        "score": middle,
+    }
     return [{**row, "low": low, "high": high, "seeds": summary["n"]}]
 
 
@@ -112,7 +140,7 @@ def _seeds(c: Comparison, split: str, s: Setting, cost: Cost, one: float) -> lis
     for run in s.runs:
         spent, value = cost.of(run), score(run, split, c.metric.name)
         if spent is not None and value is not None:
-            row = {"setting": s.name, "group": s.name, "seed": run.seed, "cost": spent / one}
+            row = {"setting": title_of(s.name), "group": title_of(s.name), "seed": run.seed, "cost": spent / one}
             dots.append({**row, "words": cost.in_words(spent), "score": value})
     return dots
 
@@ -124,4 +152,4 @@ def _unit(cost: Cost, middle: float) -> tuple[float, str]:
 def baseline_line(c: Comparison, split: str) -> tuple[str, float] | None:
     """Name and score of the strongest baseline, for a chart."""
     best = c.best_baseline(split)
-    return (baseline_title(best[0]), best[1]["mean"]) if best else None
+    return (title_of(best[0]), best[1]) if best else None

@@ -1,13 +1,13 @@
-"""The sections of a study's report that look inside the scores: confusions, calibration, errors that stay."""
+"""The sections of a study's report that look inside the scores: each class, confusions, calibration."""
 
 from typing import Any
 
 from heedful.evaluation.spread import summarise
 from heedful.report.facts.comparison import MOST_STILLS, Comparison, Setting
 from heedful.report.page import charts
-from heedful.report.page.pieces import Block, Column, Figure, Row, Section, Table, in_short
+from heedful.report.page.pieces import Block, Column, Figure, Prose, Role, Row, Section, Table, in_short
 from heedful.report.page.pieces import section as make_section
-from heedful.report.page.words import figure, mean_and_deviation
+from heedful.report.page.words import count, figure, several, title_of
 from heedful.report.sections.shared import (
     confusion_of,
     confusion_rows,
@@ -17,6 +17,7 @@ from heedful.report.sections.shared import (
 )
 from heedful.storage.reading import mapping, number
 
+_OF_A_CLASS = ("precision", "recall", "f1")
 MOST_CELLS = 30_000
 """Cells of all settings' confusion matrices that a page may hold; the best settings come first."""
 
@@ -32,7 +33,10 @@ def confusions(c: Comparison) -> Section | None:
         matrices = [m for run in s.runs if (m := confusion_of(run.scores().get(c.split, {}), labels)) is not None]
         if matrices and cells + len(labels) ** 2 <= MOST_CELLS:
             sums.append(
-                (s.name, [[sum(cell) for cell in zip(*rows, strict=True)] for rows in zip(*matrices, strict=True)])
+                (
+                    title_of(s.name),
+                    [[sum(cell) for cell in zip(*rows, strict=True)] for rows in zip(*matrices, strict=True)],
+                )
             )
             cells += len(labels) ** 2
     if not sums:
@@ -52,36 +56,50 @@ def confusions(c: Comparison) -> Section | None:
     return make_section("confusions", "Confusions", blocks)
 
 
+def classes(c: Comparison) -> Section | None:
+    """Each class as the chosen setting finds it: means over its seeds."""
+    chosen = c.setting(c.chosen)
+    if c.split is None or chosen is None:
+        return None
+    found: dict[str, list[dict[str, Any]]] = {}
+    for run in chosen.runs:
+        for label, scores in mapping(run.scores().get(c.split, {}), "per_class").items():
+            found.setdefault(label, []).append(scores if isinstance(scores, dict) else {})
+    rows = []
+    for label, of_seeds in found.items():
+        means = [summarise([v for s in of_seeds if (v := number(s, key)) is not None])["mean"] for key in _OF_A_CLASS]
+        rows.append(Row((label, *(figure(mean, 3) for mean in means), count(number(of_seeds[0], "support")))))
+    columns = (Column("class"), *(Column(t, numeric=True) for t in ("precision", "recall", "F1", "examples")))
+    seeds = f", mean over {several(len(chosen.runs), 'seed')}" if len(chosen.runs) > 1 else ""
+    whole = Table(f"Each class on {c.split}, {title_of(chosen.name)}{seeds}", columns, tuple(rows))
+    return make_section("classes", "Class by class", in_short(whole, "classes") if rows else [])
+
+
 def calibration(c: Comparison) -> Section | None:
     """How far confidence can be believed: a table of all settings, and the bins of each, pooled over its seeds."""
     if c.split is None:
         return None
     lines, rows, names, stills = [], [], [], []
     for s in c.scored:
-        error, loss = s.summary(c.split, "ece"), s.summary(c.split, "log_loss")
+        error = s.summary(c.split, "ece")
         if not error["n"]:
             continue
-        warmth = summarise([t for run in s.runs if (t := number(run.metrics, "temperature")) is not None])
-        cells = (s.name, mean_and_deviation(error), mean_and_deviation(loss), mean_and_deviation(warmth, 3))
-        lines.append(Row((*cells, str(error["n"]))))
+        role: Role = "best" if s.name == c.chosen else "baseline" if s.baseline else ""
+        lines.append(Row((title_of(s.name), *_before_and_after(s, c.split), str(error["n"])), role))
         pooled = reliability_rows(pooled_bins(s, c.split))
         if pooled:
-            names.append(s.name)
-            rows += [{**row, "setting": s.name} for row in pooled]
+            names.append(title_of(s.name))
+            rows += [{**row, "setting": title_of(s.name)} for row in pooled]
             if len(names) <= MOST_STILLS:
-                words = f"Confidence and the share that is right, {s.name}, on {c.split}."
+                words = f"Confidence and the share that is right, {title_of(s.name)}, on {c.split}."
                 stills.append((f"reliability-{len(names)}", words, charts.reliability(pooled)))
-    for name, summary in c.baselines(c.split, "ece").items():
-        if name == "tfidf" and summary["n"]:  # the others have no confidence to speak of
-            theirs = c.baselines(c.split, "log_loss").get(name)
-            words = figure(theirs["mean"]) if theirs else "–"
-            lines.append(Row(("TF-IDF and a linear model", figure(summary["mean"]), words, "–", "1"), "baseline"))
     if not lines:
         return None
-    titles = ("calibration error", "log-loss", "temperature")
-    columns = (Column("setting"), *(Column(t, numeric=True) for t in titles), Column("n", numeric=True))
-    whole = Table(f"Calibration on {c.split}, mean ± standard deviation", columns, tuple(lines))
-    blocks: list[Block] = in_short(whole, "settings")
+    titles = ("calibration error before", "after", "log-loss before", "after", "temperature", "n")
+    columns = (Column("setting"), *(Column(t, numeric=True) for t in titles))
+    whole = Table(f"Calibration on {c.split} before and after the temperature, means", columns, tuple(lines))
+    note = "The temperature was fitted on dev and is part of the saved model: its probabilities are those of “after”."
+    blocks: list[Block] = [*in_short(whole, "settings"), Prose(note, "note")]
     if rows:
         caption = (
             f"Confidence against the share that is right, on {c.split}, seeds pooled. On the dashed line confidence "
@@ -89,6 +107,20 @@ def calibration(c: Comparison) -> Section | None:
         )
         blocks.append(Figure("reliability", caption, charts.reliability(rows, names), tuple(stills)))
     return make_section("calibration", "Calibration", blocks)
+
+
+def _before_and_after(s: Setting, split: str) -> list[str]:
+    """Calibration error and log-loss without and with the temperature, and the temperature: means over the seeds."""
+    sets = [mapping(mapping(run.metrics, "calibration"), split) for run in s.runs]
+    cells = []
+    for key in ("ece", "log_loss"):
+        for when in ("before", "after"):
+            mean = summarise([v for one in sets if (v := number(mapping(one, when), key)) is not None])["mean"]
+            if when == "after" and mean is None:  # the scores are those of the model that was saved
+                mean = s.summary(split, key)["mean"]
+            cells.append(figure(mean, 3))
+    warmth = summarise([t for run in s.runs if (t := number(run.metrics, "temperature")) is not None])
+    return [*cells, figure(warmth["mean"], 3)]
 
 
 def pooled_bins(setting: Setting, split: str) -> list[dict[str, Any]]:

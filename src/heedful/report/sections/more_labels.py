@@ -8,14 +8,14 @@ from heedful.report.facts.comparison import Comparison
 from heedful.report.page import charts
 from heedful.report.page.pieces import Block, Column, Figure, Prose, Row, Section, Table
 from heedful.report.page.pieces import section as make_section
-from heedful.report.page.words import NOTHING, capital, count, mean_and_deviation, plain
+from heedful.report.page.words import NOTHING, capital, count, mean_and_deviation, plain, title_of
 from heedful.storage.reading import mapping, number, records
 
 _STEPS = 40  # points of a drawn curve
 
 
 def more_labels(c: Comparison) -> Section | None:
-    """The score against the number of training rows: each seed, the fitted curve up to twice the rows, TF-IDF."""
+    """The score against the number of training rows: each seed, the fitted curve up to twice the rows, a baseline."""
     curves = records(c.statistics, "curves")
     if not curves:
         return None
@@ -26,28 +26,37 @@ def more_labels(c: Comparison) -> Section | None:
         for point in _points(curve, "points"):
             seeds += [{"setting": name, "rows": point["rows"], "score": score} for score in point["scores"]]
         lines += _fitted(name, curve, c.metric)
-    tfidf = [{"rows": p["rows"], "score": _mean(p)} for p in _points(curves[0], "tfidf")]
+    baseline = mapping(curves[0], "baseline")
+    theirs = [{"rows": p["rows"], "score": _mean(p)} for p in _points(baseline, "points")]
     title = c.metric.title
-    chart = charts.size_curve(seeds, lines, tfidf, f"{title} on {c.split}", names)
+    chart = charts.size_curve(seeds, lines, theirs, f"{title} on {c.split}", names)
     caption = f"{title} on {c.split} against the rows trained on, logarithmic. Dots are seeds."
     if lines:
         caption += " The lines are the fitted curves, drawn on to twice the rows"
         caption += ", with the 95 % interval there." if any("low" in line for line in lines) else "."
-    if tfidf:
-        caption += " Dashed is TF-IDF with a linear model on the same rows, the mean over the seeds."
+    if theirs:
+        caption += f" Dashed is {title_of(plain(baseline.get('name')))} on the same rows, the mean over the seeds."
     blocks: list[Block] = [Prose(f"{plain(k.get('group'))}: {_sentence(k)}") for k in curves]
     blocks += [Figure("rows", capital(caption), chart), _table(curves, str(c.split), title)]
     note = (
-        "Each size has the same recipe: where it counts epochs, fewer rows also mean fewer steps. Each seed draws rows "
-        "of its own, fewer being a part of more. The curve is error = a·n^−b + c, fitted to the means; its intervals "
-        "come from the spread over the seeds, for these examples."
+        "The curve is error = a·n^−b + c, fitted to the means; its intervals are for other seeds and, if the metric is "
+        "made of one value for each example, for other such examples."
     )
+    if mapping(c.study.facts, "search").get("curve"):
+        note = (
+            "Fewer rows are read more often, so that each size trains for about as many steps. Each seed draws rows of "
+            f"its own, fewer being a part of more. {note}"
+        )
     return make_section("labels", "Would more labels help?", [*blocks, Prose(note, "note")])
 
 
 def _sentence(curve: dict[str, Any]) -> str:
     fit = mapping(curve, "fit")
-    return plain(fit.get("sentence")) if fit else "two sizes are too few for a curve; name three or more."
+    if fit:
+        return plain(fit.get("sentence"))
+    if len(_points(curve, "points")) < 3:
+        return "two sizes are too few for a curve; name three or more."
+    return "no such curve goes with scores whose best is not 1."
 
 
 def _fitted(name: str, curve: dict[str, Any], metric: Metric) -> list[dict[str, Any]]:
@@ -80,10 +89,12 @@ def _table(curves: list[dict[str, Any]], split: str, title: str) -> Table:
         by_rows = {int(p["rows"]): p["scores"] for p in _points(k, "points")}
         cells = [mean_and_deviation(summarise(by_rows[n]), 3) if n in by_rows else NOTHING for n in sizes]
         rows.append(Row((plain(k.get("group")), *cells)))
-    theirs = {int(p["rows"]): summarise(p["scores"]) for k in curves for p in _points(k, "tfidf")}
+    baselines = [mapping(k, "baseline") for k in curves]
+    theirs = {int(p["rows"]): summarise(p["scores"]) for baseline in baselines for p in _points(baseline, "points")}
     if theirs:
         cells = [mean_and_deviation(theirs[n], 3) if n in theirs else NOTHING for n in sizes]
-        rows.append(Row(("TF-IDF and a linear model", *cells), "baseline"))
+        name = next(plain(baseline.get("name")) for baseline in baselines if baseline)
+        rows.append(Row((title_of(name), *cells), "baseline"))
     columns = (Column("rows trained on"), *(Column(count(n), numeric=True) for n in sizes))
     return Table(f"{title} on {split} by training rows, mean ± standard deviation", columns, tuple(rows))
 

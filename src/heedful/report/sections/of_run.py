@@ -13,6 +13,7 @@ from heedful.report.facts.run import (
     scored,
 )
 from heedful.report.page import charts
+from heedful.report.page.glossary import with_words
 from heedful.report.page.pieces import (
     Block,
     Cards,
@@ -30,7 +31,6 @@ from heedful.report.page.pieces import (
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import (
     NOTHING,
-    baseline_title,
     capital,
     count,
     duration,
@@ -40,6 +40,7 @@ from heedful.report.page.words import (
     several,
     share,
     size,
+    title_of,
 )
 from heedful.report.sections.shared import (
     MOST_TABLE_CLASSES,
@@ -75,13 +76,14 @@ def run_report(run: Run) -> Report:
         cost(run),
         repeat(run),
     ]
-    return Report(
+    report = Report(
         title=f"A run on {name}",
         subtitle=" · ".join(p for p in parts if p != NOTHING),
         opening=opening(run),
         sections=tuple(s for s in made if s is not None),
         footer=f"Written by heedful {plain(run.manifest.get('heedful'))} from the files of the run alone.",
     )
+    return with_words(report)
 
 
 def method(run: Run) -> str:
@@ -118,7 +120,7 @@ def verdict(run: Run, split: str) -> str:
     if baseline is not None:
         name, other = baseline
         words.append(
-            f"The best baseline, {baseline_title(name)}, reaches {figure(other, 3)}"
+            f"The best baseline, {title_of(name)}, reaches {figure(other, 3)}"
             + (
                 ", which the model beats in this run."
                 if metric.better(value, other)
@@ -156,7 +158,7 @@ def _cards(run: Run, split: str) -> Cards:
     items = [(f"{metric.title} on {split}", figure(value), "one seed, no deviation")]
     baseline = best_baseline(run, split, metric)
     if baseline is not None:
-        items.append(("best baseline", figure(baseline[1]), baseline_title(baseline[0])))
+        items.append(("best baseline", figure(baseline[1]), title_of(baseline[0])))
     if number(spent, "training_seconds") is not None:
         items.append(("training", duration(number(spent, "training_seconds")), plain(run.manifest.get("device"))))
     if number(parameters, "trainable") is not None:
@@ -177,7 +179,7 @@ def scores(run: Run) -> Section | None:
         for name, b in run.baselines().items():
             theirs = mapping(b, split)
             if theirs:
-                cells = (baseline_title(name), *(figure(number(theirs, m.name)) for m in metrics))
+                cells = (title_of(name), *(figure(number(theirs, m.name)) for m in metrics))
                 rows.append(Row((*cells, duration(number(b, "seconds"))), "baseline"))
         blocks.append(Table(f"{split}: {several(int(number(ours, 'n') or 0), 'example')}", tuple(columns), tuple(rows)))
         why = "; ".join(f"{titles.get(m, m)}: {reason}" for m, reason in mapping(ours, "undefined").items())
@@ -202,7 +204,7 @@ def curves(run: Run) -> Section | None:
     if points:
         best = number(mapping(run.metrics, "best"), "step")
         baseline = best_baseline(run, "dev", metric)
-        named = (baseline_title(baseline[0]), baseline[1]) if baseline else None
+        named = (title_of(baseline[0]), baseline[1]) if baseline else None
         kept = " The dotted line marks the checkpoint that was kept." if best is not None else ""
         caption = capital(f"{metric.title} on dev during training.{kept}")
         blocks.append(Figure("dev", caption, charts.score_curve(points, metric.title, best, named)))
@@ -311,6 +313,8 @@ def cost(run: Run) -> Section | None:
     bill = facts(
         [
             ("training time", duration(number(spent, "training_seconds"))),
+            ("predicting 1,000 texts", duration(number(spent, "prediction_seconds"))),
+            ("model on disk", size(number(spent, "model_bytes"))),
             ("time in all", duration(number(spent, "total_seconds"))),
             ("peak memory", size(number(spent, "peak_memory_bytes"))),
             ("GPU memory", size(number(spent, "gpu_memory_bytes"))),

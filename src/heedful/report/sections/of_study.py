@@ -3,33 +3,37 @@
 from typing import Any
 
 from heedful.evaluation.spread import summarise
-from heedful.report.facts.comparison import Comparison, Setting, compare, overlap, score
+from heedful.report.facts.comparison import Comparison, Setting, compare, score
 from heedful.report.facts.run import dev_points, tell_marks_apart
 from heedful.report.page import charts
-from heedful.report.page.pieces import Block, Cards, Column, Figure, Fold, Prose, Report, Row, Section, Table, in_short
+from heedful.report.page.glossary import with_words
+from heedful.report.page.pieces import Block, Column, Figure, Fold, Prose, Report, Role, Row, Section, Table, in_short
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import (
-    LEVEL,
     NOTHING,
-    baseline_title,
-    count,
-    duration,
+    capital,
     figure,
     interval,
     mean_and_deviation,
+    percent,
     plain,
     several,
-    size,
+    title_of,
 )
-from heedful.report.sections.cost import against_cost, baseline_line, trainable
-from heedful.report.sections.details import calibration, confusions
+from heedful.report.sections.card import card, without_card
+from heedful.report.sections.checked import checked
+from heedful.report.sections.cost import against_cost, baseline_line
+from heedful.report.sections.details import calibration, classes, confusions
 from heedful.report.sections.more_labels import more_labels
 from heedful.report.sections.record import repeat, runs, search, tried
 from heedful.report.sections.shared import about_data
 from heedful.report.sections.statistics import abstention, doubtful, stability, tests
-from heedful.report.sections.verdict import verdict
 from heedful.storage.reading import mapping, number
 from heedful.storage.runs import Study
+
+MOST_DOTS = 10
+"""Settings in the leaderboard, beside the chosen one and the baselines."""
+INTERVAL = "95\N{NO-BREAK SPACE}% interval"
 
 
 def study_report(study: Study) -> Report:
@@ -39,47 +43,61 @@ def study_report(study: Study) -> Report:
     name = plain(data.get("name")) if data.get("name") else study.directory.resolve().name
     made = [
         results(c),
+        checked(c),
+        tests(c),
         search(c),
         more_labels(c),
-        tests(c),
         against_cost(c),
-        curves(c),
-        stability(c),
+        classes(c),
         confusions(c),
         calibration(c),
+        abstention(c),
+        doubtful(c),
+        stability(c),
+        curves(c),
+        about_data(data),
+        runs(c),
+        repeat(c),
     ]
-    made += [abstention(c), doubtful(c), about_data(data), runs(c), repeat(c)]
-    return Report(
+    report = Report(
         title=f"A study on {name}",
         subtitle=f"{_settings(c)} · {several(len(study.runs), 'run')}",
         opening=opening(c),
         sections=tuple(s for s in made if s is not None),
         footer=f"Written by heedful {_version(c)} from the files of the study and its runs alone.",
     )
+    return with_words(report)
 
 
 def opening(c: Comparison) -> tuple[Block, ...]:
-    blocks: list[Block] = [Prose(verdict(c), "lead")]
-    if c.split is not None and c.scored:
-        blocks.append(_cards(c, c.split, c.scored[0]))
-    if (c.study.directory / "best").is_dir():
-        blocks.append(Prose("The chosen model is in the folder best/ beside this report.", "note"))
-    return tuple(blocks)
+    """The card with the leaderboard beside it; why there is none where there is none."""
+    made = card(c)
+    blocks: list[Block | None] = [Prose(without_card(c), "lead") if made is None else made, leaderboard(c)]
+    return tuple(block for block in blocks if block is not None)
 
 
-def _cards(c: Comparison, split: str, best: Setting) -> Cards:
-    summary = best.summary(split, c.metric.name)
-    n = several(summary["n"], "seed")
-    items = [(f"{c.metric.title} on {split}", mean_and_deviation(summary, 3), f"{best.name}, {n}")]
-    if summary["low"] is not None:
-        items.append((f"{LEVEL} interval", interval(summary, 3), "of the mean, Student’s t"))
-    strongest = c.best_baseline(split)
-    if strongest is not None:
-        items.append(("best baseline", figure(strongest[1]["mean"], 3), baseline_title(strongest[0])))
-    spent = best.cost("training_seconds")
-    if spent["mean"] is not None:
-        items.append(("training a run", duration(spent["mean"]), f"{best.name}, on average"))
-    return Cards(tuple(items))
+def leaderboard(c: Comparison) -> Figure | None:
+    """What to expect of each setting and each baseline that competes, as dots with intervals, the best first."""
+    rows: list[dict[str, Any]] = []
+    for s in c.scored:
+        facts = c.expected(s.name)
+        mean = number(facts, "mean")
+        if mean is not None:
+            ends = {key: number(facts, key) for key in ("low", "high")}
+            known = {key: mean if end is None else end for key, end in ends.items()}
+            role = "chosen" if s.name == c.chosen else "baseline" if s.baseline else "other"
+            rows.append({"setting": title_of(s.name), "mean": mean, **known, "role": role})
+    if not rows:
+        return None
+    order = sorted(rows, key=lambda row: -c.metric.sign * row["mean"])
+    first = [row for row in order[:MOST_DOTS] if row["role"] != "chosen"]
+    kept = [row for row in order if row["role"] != "other" or row in first]
+    level = percent(number(c.expected(str(c.chosen)), "level") or 0.95)
+    caption = f"{capital(c.metric.title)} on {c.split} to expect of each, with its {level} interval"
+    caption += "; the chosen one is blue, baselines are grey."
+    if len(kept) < len(rows):
+        caption += f" The best of {len(rows)} are drawn."
+    return Figure("leaderboard", caption, charts.leaderboard(kept, c.metric.title))
 
 
 def results(c: Comparison) -> Section | None:
@@ -87,10 +105,17 @@ def results(c: Comparison) -> Section | None:
     if c.split is None:
         return None
     others_by_name = sorted({name for run in c.runs for name in run.scores()} - {c.split})
-    note = f"Mean ± standard deviation over the seeds (n − 1); the interval of the mean is Student’s t at {LEVEL}. "
-    note += "A dash stands where one seed has no deviation. Baselines are in italics."
-    if leaders(c):
-        note += " Marked is the best mean, with every setting whose interval overlaps with its own."
+    note = (
+        "Mean ± standard deviation over the seeds (n − 1): how much another seed changes it. A dash stands where one "
+    )
+    note += "seed has no deviation. Baselines are in italics."
+    if c.statistics:
+        note += (
+            " The interval is for other seeds and other such examples; where no seed plays a part, or there is one, "
+        )
+        note += "for other examples alone."
+    if c.setting(c.chosen) is not None:
+        note += " Marked is the chosen one, the best on dev."
     blocks: list[Block] = [*in_short(results_table(c, c.split), "settings"), Prose(note, "note")]
     others = other_metrics(c, c.split)
     if others is not None:
@@ -99,53 +124,51 @@ def results(c: Comparison) -> Section | None:
     return make_section("results", "Results", blocks)
 
 
-def leaders(c: Comparison) -> set[str]:
-    """The settings that may be the best as far as these seeds tell; empty where there is no spread to tell by."""
-    if c.split is None or len(c.scored) < 2:
-        return set()
-    summaries = {s.name: s.summary(c.split, c.metric.name) for s in c.scored}
-    first = summaries[c.scored[0].name]
-    if first["low"] is None:
-        return set()
-    return {name for name, theirs in summaries.items() if overlap(first, theirs) is not False}
-
-
 def results_table(c: Comparison, split: str) -> Table:
+    """What is expected and was tested is of the judged set alone."""
     title, metric = c.metric.title, c.metric.name
-    columns = (
+    judged = split == c.split and bool(c.statistics)
+    columns = [
         Column("setting"),
         Column(f"{title}, mean\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}std", numeric=True),
         Column("n", numeric=True),
-        Column(f"{LEVEL} interval", numeric=True),
-        Column("training", numeric=True),
-        Column("parameters trained", numeric=True),
-        Column("peak memory", numeric=True),
-        Column("each seed", long=True),
-    )
+    ]
+    columns += [Column(INTERVAL, numeric=True), Column("against the chosen one")] if judged else []
+    columns.append(Column("each seed", long=True))
     rows = []
-    shaded = leaders(c) if split == c.split else set()
     for setting in c.settings:
         summary = setting.summary(split, metric)
-        peak = setting.cost("peak_memory_bytes")["values"]
-        cells = (
-            setting.name,
-            mean_and_deviation(summary),
-            str(summary["n"]),
-            interval(summary),
-            duration(setting.cost("training_seconds")["mean"]),
-            count(next((trainable(run) for run in setting.runs), None)),
-            size(max(peak, default=None)),
-            _each_seed(setting, split, metric),
-        )
-        rows.append(Row(cells, "failed" if not summary["n"] else "best" if setting.name in shaded else ""))
+        cells = [title_of(setting.name), _mean(setting, summary), str(summary["n"])]
+        cells += [interval(c.expected(setting.name)), standing(c, setting)] if judged else []
+        cells.append(_each_seed(setting, split, metric))
+        role: Role = "best" if setting.name == c.chosen else "baseline" if setting.baseline else ""
+        rows.append(Row(tuple(cells), role if summary["n"] else "failed"))
     for name, summary in c.baselines(split, metric).items():
         shown = mean_and_deviation(summary) if summary["n"] > 1 else figure(summary["mean"])
-        time = duration(c.baseline_seconds(name))
-        cells = (baseline_title(name), shown, str(summary["n"]), interval(summary), time, NOTHING, NOTHING, NOTHING)
-        rows.append(Row(cells, "baseline"))
+        filling = [NOTHING] * (len(columns) - 3)
+        rows.append(Row((title_of(name), shown, str(summary["n"]), *filling), "baseline"))
     examples = {int(n) for run in c.runs if (n := number(run.scores().get(split, {}), "n")) is not None}
     size_of = f", {several(examples.pop(), 'example')}" if len(examples) == 1 else ""
-    return Table(f"{title} on {split}{size_of}", columns, tuple(rows))
+    return Table(f"{capital(title)} on {split}{size_of}", tuple(columns), tuple(rows))
+
+
+def standing(c: Comparison, setting: Setting) -> str:
+    """How a setting stands to the chosen one, by the paired test."""
+    row = c.against(setting.name)
+    if setting.name == c.chosen:
+        return "chosen"
+    if row.get("better") in ("a", "b"):
+        return "shown to be worse" if row["better"] == "a" else "shown to be better"
+    if number(row, "p_corrected") is None:
+        return "not tested" if setting.runs else NOTHING
+    return (
+        "not shown to be worse" if c.metric.sign * (number(row, "difference") or 0.0) >= 0 else "not shown to be better"
+    )
+
+
+def _mean(setting: Setting, summary: dict[str, Any]) -> str:
+    """Where no seed plays a part, there is no deviation to miss."""
+    return figure(summary["mean"]) if _fixed(setting) and summary["n"] <= 1 else mean_and_deviation(summary)
 
 
 def other_metrics(c: Comparison, split: str) -> Table | None:
@@ -154,14 +177,14 @@ def other_metrics(c: Comparison, split: str) -> Table | None:
     if not names:
         return None
     rows = [
-        Row((s.name, *(mean_and_deviation(s.summary(split, m)) for m in names), str(len(s.runs))))
+        Row((title_of(s.name), *(_mean(s, s.summary(split, m)) for m in names), str(len(s.runs))))
         for s in c.settings
         if s.runs
     ]
     for name in c.baselines(split, c.metric.name):
         theirs = [c.baselines(split, m).get(name) for m in names]
         cells = [NOTHING if s is None else mean_and_deviation(s) if s["n"] > 1 else figure(s["mean"]) for s in theirs]
-        rows.append(Row((baseline_title(name), *cells, NOTHING), "baseline"))
+        rows.append(Row((title_of(name), *cells, NOTHING), "baseline"))
     columns = (Column("setting"), *(Column(c.metrics[m].title, numeric=True) for m in names), Column("n", numeric=True))
     return Table(f"Mean ± standard deviation on {split}", columns, tuple(rows))
 
@@ -189,21 +212,28 @@ def curves(c: Comparison) -> Section | None:
     chart = charts.bands(rows, unit, f"{c.metric.title} on dev", shown, baseline_line(c, "dev"))
     caption = "Mean over the seeds at each evaluation on dev; the bands are ± one standard deviation."
     if len(c.scored) > len(c.drawn):
-        caption += f" Only the best {len(c.drawn)} of {len(c.scored)} settings on {c.split} are drawn."
+        caption += f" Drawn are {len(c.drawn)} of {len(c.scored)} settings: the chosen one, and the best on {c.split}."
     return make_section("learning", "Learning", [Figure("learning", caption, chart)])
 
 
 def _each_seed(setting: Setting, split: str, metric: str) -> str:
+    if _fixed(setting):
+        return "no seed"
     values = [f"{run.seed}:\N{NO-BREAK SPACE}{figure(score(run, split, metric))}" for run in setting.runs]
     return ", ".join(values) or NOTHING
+
+
+def _fixed(setting: Setting) -> bool:
+    """Whether no seed plays a part in it."""
+    return setting.facts.get("random", setting.row.get("random")) is False
 
 
 def _settings(c: Comparison) -> str:
     searched = len(tried(c))
     return (
-        f"{several(searched, 'setting')} tried, {len(c.settings)} chosen"
+        f"{several(searched, 'setting')} tried, {sum(not s.baseline for s in c.settings)} tested"
         if searched
-        else several(len(c.settings), "setting")
+        else several(sum(not s.baseline for s in c.settings), "setting")
     )
 
 

@@ -28,8 +28,8 @@ from heedful.storage.runs import Run
 from heedful.studies.parts import direction
 from heedful.studies.table import printed
 
-_IN_OTHER_COLUMNS = {"name", "group", "values", "recipe"}
-"""What study.json says of a setting that the table of settings says in other columns."""
+_IN_OTHER_COLUMNS = {"name", "group", "values", "recipe", "random", "baseline"}
+"""What study.json says of a setting that the tables say elsewhere."""
 
 
 def search(c: Comparison) -> Section | None:
@@ -62,14 +62,16 @@ def search(c: Comparison) -> Section | None:
 
 def tried(c: Comparison) -> list[dict[str, Any]]:
     """The rows of the table that took part in a search; none where nothing was chosen."""
-    chosen = {str(s.get("name")) for s in records(c.study.facts, "chosen")}
-    return [r for r in records(c.study.facts, "table") if chosen and str(r.get("setting")) not in chosen]
+    chosen = {str(s.get("name")) for s in records(c.study.facts, "final_settings")}
+    table = [row for row in records(c.study.facts, "table") if row.get("baseline") is not True]
+    return [row for row in table if chosen and str(row.get("setting")) not in chosen]
 
 
 def _searched(c: Comparison) -> Comparison:
     """What was tried, compared as if nothing had been chosen."""
-    names = {str(s.get("name")) for s in records(c.study.facts, "chosen")}
-    facts = {key: value for key, value in c.study.facts.items() if key != "chosen"}
+    names = {str(s.get("name")) for s in records(c.study.facts, "final_settings")}
+    facts = {key: value for key, value in c.study.facts.items() if key not in ("final_settings", "chosen")}
+    facts["table"] = tried(c)
     runs = [(entry, run) for entry, run in c.study.runs if str(entry.get("setting")) not in names]
     return compare(replace(c.study, facts=facts, runs=runs))
 
@@ -122,11 +124,12 @@ def repeat(c: Comparison) -> Section | None:
 
 def _settings(c: Comparison) -> list[Block]:
     """What each setting is: a column for whatever differs between their recipes; the rest, which all share, once."""
-    keys = list(dict.fromkeys(k for s in c.settings for k in s.facts if k not in _IN_OTHER_COLUMNS))
+    settings = [s for s in c.settings if not s.borrowed]
+    keys = list(dict.fromkeys(k for s in settings for k in s.facts if k not in _IN_OTHER_COLUMNS))
     in_a_column = {"model.name": "model", "tuning.method": "method"}
     recipes = [
         {key: value for key, value in flat(mapping(s.facts, "recipe")) if in_a_column.get(key) not in keys}
-        for s in c.settings
+        for s in settings
     ]
     known = list(dict.fromkeys(key for recipe in recipes for key in recipe))
     varied = [key for key in known if len({recipe.get(key) for recipe in recipes}) > 1]
@@ -135,12 +138,12 @@ def _settings(c: Comparison) -> list[Block]:
         columns = (Column("setting"), *(Column(str(key)) for key in (*keys, *varied)))
         rows = tuple(
             Row((s.name, *(plain(s.facts.get(k)) for k in keys), *(plain(recipe.get(k)) for k in varied)))
-            for s, recipe in zip(c.settings, recipes, strict=True)
+            for s, recipe in zip(settings, recipes, strict=True)
         )
         blocks += in_short(Table("The settings", columns, rows), "settings")
     shared = tuple((key, recipes[0][key]) for key in known if key not in varied)
     if shared:
-        summary = "The recipe, every key" if len(c.settings) == 1 else "What all recipes share, every key"
+        summary = "The recipe, every key" if len(settings) == 1 else "What all recipes share, every key"
         blocks.append(Fold(summary, (Facts(shared),)))
     return blocks
 

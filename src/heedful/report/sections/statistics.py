@@ -5,7 +5,7 @@ from typing import Any
 from heedful.report.facts.comparison import Comparison
 from heedful.report.page.pieces import Block, Column, Fold, Prose, Row, Section, Table, in_short
 from heedful.report.page.pieces import section as make_section
-from heedful.report.page.words import NOTHING, baseline_title, figure, plain
+from heedful.report.page.words import NOTHING, count, figure, percent, plain, probability, signed, title_of
 from heedful.report.sections.shared import error_table
 from heedful.storage.reading import mapping, number, records
 
@@ -16,46 +16,75 @@ MOST_WARNINGS = 3
 
 
 def tests(c: Comparison) -> Section | None:
-    """The best setting on dev against every other, on the examples by which they are judged."""
+    """The chosen setting against every other, on the examples by which they are judged; then all other pairs."""
     rows = records(c.statistics, "comparisons")
     left_out = [Prose(reason, "warning") for reason in c.not_compared.values()]
     if not rows:
         return make_section("tests", "Is the difference real?", _in_sight(left_out, "settings are not compared"))
-    columns = (
-        Column("against"),
-        Column("difference", numeric=True),
-        Column("95 % interval", numeric=True),
-        Column("p, corrected", numeric=True),
-        Column("effect (g)", numeric=True),
-        Column("could be shown", numeric=True),
+    ours = [row for row in rows if row.get("a") == c.chosen]
+    others = [row for row in rows if row.get("a") != c.chosen]
+    chosen = title_of(str(c.chosen))
+    better = "above" if c.metric.higher_is_better else "below"
+    note = (
+        f"Differences in {c.metric.title} on {c.split} of {chosen}, the best on dev, to the others; {better} zero, "
+        f"{chosen} is better. The tests are paired: both on the same examples. p is for other seeds and examples, "
+        "corrected for the number of all pairs (Holm), and missing where one seed stands for a method. “Could be "
+        f"shown” is the true difference that such a study shows in 80 % of cases. Shaded: p ≤ {c.alpha:.4g}."
     )
+    whole = _pairs(f"{chosen} against the others", "against", ours, c.alpha)
+    blocks: list[Block] = [*in_short(whole, "comparisons"), Prose(note, "note"), *_how_many_more(c)]
+    blocks += _in_sight(left_out, "settings are not compared")
+    if others:
+        blocks.append(Fold("The other pairs", (_pairs("All other pairs", "a − b", others, c.alpha),)))
+    words = [Prose(text) for row in ours[:MOST_IN_WORDS] if (text := _sentences(row))]
+    if len(ours) > MOST_IN_WORDS:
+        words.append(Prose(f"The sentences of the other {len(ours) - MOST_IN_WORDS} are in statistics.json.", "note"))
+    blocks += [Fold("In words", tuple(words))] if words else []
+    return make_section("tests", "Is the difference real?", blocks)
+
+
+def _pairs(caption: str, heading: str, rows: list[dict[str, Any]], alpha: float) -> Table:
+    titles = ("difference", f"{percent(1 - alpha)} interval", "p, corrected", "could be shown")
+    columns = (Column(heading), *(Column(title, numeric=True) for title in titles), Column("so they are"))
+    words = {"different": "different", "alike": "alike enough", "open": "open"}
     made = []
     for row in rows:
-        boot, effect, least = mapping(row, "bootstrap"), mapping(row, "effect"), mapping(row, "detectable")
-        interval = f"{_signed(boot, 'low')} … {_signed(boot, 'high')}"
+        low, high = number(row, "low"), number(row, "high")
+        names = [title_of(plain(row.get(key))) for key in (("b",) if heading == "against" else ("a", "b"))]
         cells = (
-            baseline_title(plain(row.get("b"))),
-            _signed(boot, "difference"),
-            interval,
-            _p(number(row, "p_corrected")),
-            figure(number(effect, "g"), 1) if effect else NOTHING,
-            figure(number(least, "difference"), 3) if least else NOTHING,
+            " − ".join(names),
+            signed(number(row, "difference")),
+            NOTHING if low is None or high is None else f"{signed(low)} to {signed(high)}",
+            probability(number(row, "p_corrected")),
+            figure(number(mapping(row, "visible"), "difference"), 3),
+            words.get(str(row.get("decided")), NOTHING),
         )
-        made.append(Row(cells, "best" if (number(row, "p_corrected") or 1.0) <= 0.05 else ""))
-    best = plain(c.statistics.get("best"))
-    note = (
-        f"Differences in {c.metric.title} of {best}, the best on dev, to the others; above zero, {best} is better. The "
-        "interval and p are from the paired bootstrap over examples and seeds, p corrected for the number of "
-        "comparisons (Holm). The effect is in standard deviations of a seed; the last column is the true difference "
-        "that so many seeds would show in 80 % of studies. Shaded: significant at 0.05."
-    )
-    words = [Prose(_sentences(row)) for row in rows[:MOST_IN_WORDS]]
-    if len(rows) > MOST_IN_WORDS:
-        words.append(Prose(f"The sentences of the other {len(rows) - MOST_IN_WORDS} are in statistics.json.", "note"))
-    whole = Table(f"{best} against the others", columns, tuple(made))
-    blocks: list[Block] = [*in_short(whole, "comparisons"), Prose(note, "note")]
-    blocks += _in_sight(left_out, "settings are not compared")
-    return make_section("tests", "Is the difference real?", [*blocks, Fold("In words", tuple(words))])
+        made.append(Row(cells, "best" if row.get("better") in ("a", "b") else ""))
+    return Table(caption, columns, tuple(made))
+
+
+def _how_many_more(c: Comparison) -> list[Block]:
+    """What it would take to show a small difference between the chosen setting and the best other one."""
+    facts = mapping(c.statistics, "how_many_more")
+    sentence = facts.get("sentence")
+    blocks: list[Block] = [Prose(str(sentence))] if sentence else []
+    rows = []
+    for need in records(facts, "needs"):
+        alone = [number(need, key) for key in ("seeds_alone", "rows_alone")]
+        both = [number(need, key) for key in ("seeds", "rows")]
+        small = number(need, "difference")
+        cells = [NOTHING if small is None else f"{small:.2g}"]
+        cells += ["cannot" if n is None else count(n) for n in alone]
+        cells.append(NOTHING if None in both else f"{count(both[0])} seeds and {count(both[1])} rows")
+        rows.append(Row(tuple(cells)))
+    if rows:
+        pair = f"{title_of(plain(facts.get('a')))} and {title_of(plain(facts.get('b')))}"
+        titles = ("seeds, with these rows", "test rows, with these seeds", "or both")
+        columns = (Column("to show a difference of"), *(Column(title, numeric=True) for title in titles))
+        blocks.append(Table(f"How many more? Between {pair}, in 80 % of studies", columns, tuple(rows)))
+        if facts.get("rough") is True:
+            blocks.append(Prose("With so few seeds these numbers are rough.", "note"))
+    return blocks
 
 
 def _in_sight(warnings: list[Prose], what: str) -> list[Block]:
@@ -66,9 +95,9 @@ def _in_sight(warnings: list[Prose], what: str) -> list[Block]:
 
 
 def _sentences(row: dict[str, Any]) -> str:
-    a, b = plain(row.get("a")), baseline_title(plain(row.get("b")))
-    parts = [mapping(row, key).get("sentence") for key in ("bootstrap", "permutation", "order", "effect", "detectable")]
-    return f"A is {a}, B is {b}. " + " ".join(str(p) for p in parts if p)
+    """Effect sizes and almost stochastic order are there with many seeds alone."""
+    parts = [row.get("sentence"), *(mapping(row, key).get("sentence") for key in ("visible", "order", "effect"))]
+    return " ".join(str(part) for part in parts if part)
 
 
 def stability(c: Comparison) -> Section | None:
@@ -79,10 +108,10 @@ def stability(c: Comparison) -> Section | None:
         stable = mapping(mapping(settings, name), "stability")
         if stable:
             cells = [figure(number(stable, key), 0) for key in ("always", "sometimes", "never")]
-            rows.append(Row((name, *cells, figure(number(stable, "agreement"), 3))))
+            rows.append(Row((title_of(name), *cells, figure(number(stable, "agreement"), 3))))
         failed = mapping(mapping(settings, name), "failed")
         if failed.get("failed"):
-            words.append(Prose(f"{name}: {plain(failed.get('sentence'))}", "warning"))
+            words.append(Prose(f"{title_of(name)}: {plain(failed.get('sentence'))}", "warning"))
     more = "setting has" if len(words) == MOST_WARNINGS + 1 else "settings have"
     warnings = _in_sight(words, f"{more} runs that failed")
     if not rows:
@@ -104,11 +133,12 @@ def abstention(c: Comparison) -> Section | None:
         Column("right of those", numeric=True),
     )
     made = [Row(tuple(_percent(number(row, key)) for key in ("threshold", "answered", "accuracy"))) for row in rows]
-    chosen = plain(facts.get("chosen_on"))
-    note = f"Thresholds were chosen on {chosen}, for answering all, 90 %, … 50 % there; means over the seeds."
+    where, chosen = plain(facts.get("chosen_on")), title_of(str(c.chosen))
+    means = "; means over the seeds" if _several_seeds(c) else ""
+    note = f"Thresholds were chosen on {where}, for answering all, 90 %, … 50 % there{means}."
     blocks: list[Block] = [
-        Prose(plain(facts.get("sentence"))),
-        Table(f"{plain(c.statistics.get('best'))} on {c.split}, when it may say nothing", columns, tuple(made)),
+        Prose(f"{chosen}: {plain(facts.get('sentence'))}"),
+        Table(f"{chosen} on {c.split}, when it may say nothing", columns, tuple(made)),
         Prose(note, "note"),
     ]
     return make_section("abstention", "When to leave it to a person", blocks)
@@ -123,23 +153,20 @@ def doubtful(c: Comparison) -> Section | None:
         {**e, "predicted": ", ".join(f"{label} ×{n}" for label, n in mapping(e, "votes").items())}
         for e in records(facts, "seeds_disagree")
     ]
+    chosen = title_of(str(c.chosen))
     split = error_table("Examples on which the seeds disagree, the closest first", unsure)
-    agreed = error_table("All seeds against the label, the surest first", wrong, [("mean probability", "sure")])
+    who, column = ("All seeds of ", "mean probability") if _several_seeds(c) else ("", "probability")
+    agreed = error_table(f"{who}{chosen} against the label, the surest first", wrong, [(column, "sure")])
     blocks: list[Block | None] = [
-        Prose(plain(facts.get("sentence"))),
+        Prose(f"{chosen}: {plain(facts.get('sentence'))}"),
         *(in_short(agreed, "examples") if agreed else []),
         Fold("Examples on which the seeds disagree", (split,)) if split else None,
     ]
-    return make_section("errors", "Hard, or labelled wrongly", blocks)
+    return make_section("errors", "Hard, mislabelled, or beyond this model", blocks)
 
 
-def _signed(facts: dict[str, Any], key: str) -> str:
-    value = number(facts, key)
-    return NOTHING if value is None else f"{value:+.3f}".replace("-", "−")
-
-
-def _p(value: float | None) -> str:
-    return NOTHING if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+def _several_seeds(c: Comparison) -> bool:
+    return (number(mapping(mapping(c.statistics, "settings"), str(c.chosen)), "seeds") or 0) > 1
 
 
 def _percent(value: float | None) -> str:

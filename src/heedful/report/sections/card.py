@@ -1,0 +1,247 @@
+"""The decision card of a study: what to use, what to expect of it, what it beats, what it costs, how to use it.
+
+Each of its numbers stands in statistics.json or in the table of study.json, and each sentence is about the setting that
+was chosen on dev.
+"""
+
+import shlex
+from typing import Any, Literal
+
+from heedful.report.facts.checks import checks
+from heedful.report.facts.comparison import STATISTICS, Comparison, Setting
+from heedful.report.page.pieces import Card
+from heedful.report.page.words import (
+    duration,
+    equals,
+    figure,
+    interval,
+    listed,
+    percent,
+    several,
+    signed,
+    size,
+    title_of,
+)
+from heedful.storage.reading import mapping, number, records
+
+Line = tuple[str, str, Literal["", "warning"]]
+
+MOST_NAMED = 3
+"""Settings that a sentence names."""
+
+
+def verdict(c: Comparison) -> str:
+    """The card in running words; a sentence where there is none."""
+    made = card(c)
+    if made is None:
+        return without_card(c)
+    return " ".join([f"{made.title} ({made.note}).", *(f"{what} {text}".strip() for what, text, _ in made.lines)])
+
+
+def card(c: Comparison) -> Card | None:
+    """None where nothing was chosen, or the statistics do not say what to expect of it."""
+    chosen = c.setting(c.chosen)
+    if chosen is None or number(c.expected(chosen.name), "mean") is None:
+        return None
+    lines: list[Line] = [("Expect", _expected(c, chosen), "")]
+    lines += _baselines(c, chosen)
+    lines += _curves(c) or _rivals(c, chosen)
+    lines += [("It costs", text, "") for text in [_cost(chosen)] if text]
+    more = mapping(c.statistics, "how_many_more").get("sentence")
+    lines += [("How many more?", str(more), "")] if more else []
+    warned = [check.name for check in checks(c) if check.state == "warns" and not check.name.startswith("against ")]
+    if warned:
+        lines.append(("Mind", f"{'; '.join(dict.fromkeys(warned))} (see Checks).", "warning"))
+    kept = (c.study.directory / "best").is_dir()
+    if kept:
+        lines.append(("The model", "is in best/, ready to use.", ""))
+    note = "the best on dev" if len(c.scored) > 1 else "the only setting"
+    level = [title_of(s.name) for s in c.scored if s is not chosen and _level(s, chosen)]
+    note += f", level with {', '.join(level)}" if level else ""
+    if mapping(c.study.facts, "search").get("curve"):
+        note = f"{note} with the most rows"
+    return Card(f"Use {title_of(chosen.name)}", note, tuple(lines), _command(c) if kept else "")
+
+
+def _level(one: Setting, other: Setting) -> bool:
+    mean = number(one.row, "dev_mean")
+    return mean is not None and mean == number(other.row, "dev_mean")
+
+
+def without_card(c: Comparison) -> str:
+    """Why there is no card."""
+    if c.split is None or not c.scored:
+        return "No run of this study has finished with a score, so there is nothing to conclude."
+    known = c.study.statistics
+    if known and known.get("format") != STATISTICS:
+        return (
+            "The statistics of this study were written by an earlier version of heedful and say less than they seem "
+            "to, so there is no verdict here; run the study again with another --out."
+        )
+    return "This study has no statistics of these scores (yet), so there is no verdict."
+
+
+def _expected(c: Comparison, chosen: Setting) -> str:
+    facts, entry = c.expected(chosen.name), mapping(mapping(c.statistics, "settings"), chosen.name)
+    start = f"{_with_article(c.metric.title)} of {figure(number(facts, 'mean'), 3)}"
+    examples = number(c.statistics, "examples")
+    basis = [f"{several(int(examples), f'{c.split} example')}"] if examples else []
+    about, seeds = facts.get("about"), number(entry, "seeds")
+    if about == "seeds and examples":
+        start += " on other such texts and with other seeds"
+        basis = [several(int(seeds), "seed"), *basis] if seeds else basis
+    elif about == "examples":
+        start += " on other such texts"
+        basis = ["no seed plays a part", *basis]
+    else:
+        start += " on other such texts, of this one run: other seeds may differ"
+        basis = ["one seed", *basis]
+    if number(facts, "low") is None:
+        return f"{start} ({', '.join(basis)}; this metric has no interval)."
+    level = percent(number(facts, "level") or 0.95)
+    end = " The dev examples also made the choice, so this is somewhat flattering." if c.split == "dev" else ""
+    return f"{start} ({level}: {interval(facts)}; {', '.join(basis)}).{end}"
+
+
+def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
+    """Each baseline that competes, or that there is none."""
+    others = [s for s in c.scored if s.baseline and s is not chosen]
+    if not others and not chosen.baseline:
+        return [("Baseline", "There is no baseline to compare with.", "warning")]
+    lines: list[Line] = []
+    for other in others:
+        row, name = c.against(other.name), title_of(other.name)
+        found = _found(c, row)
+        there = f" {name} is in {directory_of(other)}."
+        if row.get("better") == "a":
+            lines.append(("It beats", f"{name} by {_by(c, row)} ({found}).", ""))
+        elif row.get("better") == "b":
+            found = _found(c, row, of_chosen=False)
+            lines.append((name, f"is shown to be better on {c.split}, by {_by(c, row)} ({found}).{there}", "warning"))
+        elif number(row, "p_corrected") is not None:
+            words = f"to beat {name}, the simpler model: {signed(_ahead(c, row))} on {c.split} ({found}).{there}"
+            lines.append(("Not shown", words, "warning"))
+        elif row:
+            words = (
+                f"whether it beats {name}, the simpler model: {signed(_ahead(c, row))} in this run ({found}).{there}"
+            )
+            lines.append(("Not tested", words, "warning"))
+        else:
+            lines.append(("Not tested", f"whether it beats {name}.{_why(c, other, chosen)}{there}", "warning"))
+    return lines
+
+
+def _rivals(c: Comparison, chosen: Setting) -> list[Line]:
+    """The settings that score higher on the judged set, each by name; then those it beats, and those it is not shown
+    to beat."""
+    rivals = [s for s in c.scored if not s.baseline and s is not chosen]
+    higher = [s for s in rivals if (_ahead(c, c.against(s.name)) or 0.0) < 0]
+    lines: list[Line] = [
+        ("But" if i == 0 else "", _higher(c, chosen, s), "") for i, s in enumerate(higher[:MOST_NAMED])
+    ]
+    if len(higher) > MOST_NAMED:
+        lines.append(("", f"Higher on {c.split} too: {_named(higher[MOST_NAMED:])}.", ""))
+    behind = [s for s in rivals if s not in higher]
+    beaten = [s for s in behind if c.against(s.name).get("better") == "a"]
+    alike = [s for s in behind if s not in beaten and number(c.against(s.name), "p_corrected") is not None]
+    untested = [s for s in behind if s not in beaten and c.against(s.name) and s not in alike]
+    if len(beaten) == 1:
+        row = c.against(beaten[0].name)
+        lines.append(("It beats", f"{title_of(beaten[0].name)} by {_by(c, row)} ({_found(c, row)}).", ""))
+    elif beaten:
+        lines.append(("It beats", f"{_named(beaten)}, each by a paired test.", ""))
+    if len(alike) == 1:
+        row = c.against(alike[0].name)
+        one = f"{title_of(alike[0].name)} (paired test): {_by(c, row)} behind on {c.split} ({_found(c, row)})."
+        lines.append(("Not shown worse", one, ""))
+    elif alike:
+        lines.append(("Not shown worse", f"{_named(alike)} (paired tests).", ""))
+    if untested:
+        lines.append(("Not tested", f"whether it beats {_named(untested)}: one seed stands for a method.", ""))
+    missing = [s for s in rivals if not c.against(s.name)]
+    if missing:
+        lines.append(("Not compared", f"{_named(missing)}.{_why(c, missing[0], chosen)}", "warning"))
+    return lines
+
+
+def _higher(c: Comparison, chosen: Setting, other: Setting) -> str:
+    known = (one for one in records(c.statistics, "higher_on_test") if one.get("setting") == other.name)
+    words = str(next(known, {}).get("sentence", "")).removesuffix(".")
+    ours, theirs = chosen.cost("training_seconds"), other.cost("training_seconds")
+    if ours is not None and theirs is not None and duration(ours) != duration(theirs):
+        words += f"; it trains for {duration(theirs)} instead of {duration(ours)}"
+    return f"{words}."
+
+
+def _curves(c: Comparison) -> list[Line]:
+    """Sizes of one setting are no rivals: what more labels would do."""
+    lines: list[Line] = []
+    for curve in records(c.statistics, "curves"):
+        sentence = mapping(curve, "fit").get("sentence") or curve.get("sentence")
+        if sentence:
+            lines.append(("More labels?", f"{title_of(str(curve.get('group')))}: {sentence}", ""))
+    return lines
+
+
+def _cost(chosen: Setting) -> str:
+    parts = []
+    training, prediction = chosen.cost("training_seconds"), chosen.cost("prediction_seconds")
+    if training is not None:
+        parts.append(f"{duration(training)} to train")
+    if prediction is not None:
+        parts.append(f"{duration(prediction)} for 1,000 new texts")
+    held = chosen.cost("model_bytes")
+    if held is not None:
+        parts.append(f"{size(held)} on disk")
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _command(c: Comparison) -> str:
+    model = shlex.quote(str(c.study.directory / "best"))
+    paired = mapping(c.study.facts, "data").get("pairs") is True
+    return f"heedful predict {model} " + ("FILE.csv --text COLUMN --pair COLUMN" if paired else '"a new text"')
+
+
+def directory_of(setting: Setting) -> str:
+    """Where its model is, beside the report."""
+    known = setting.row.get("model_directory")
+    return str(known) if known else f"baselines/{setting.name}" if setting.borrowed else f"runs/ ({setting.name})"
+
+
+def _ahead(c: Comparison, row: dict[str, Any]) -> float | None:
+    """By how much the chosen one is ahead, whichever way is better."""
+    difference = number(row, "difference")
+    return None if difference is None else c.metric.sign * difference
+
+
+def _by(c: Comparison, row: dict[str, Any]) -> str:
+    return figure(abs(_ahead(c, row) or 0.0), 3)
+
+
+def _found(c: Comparison, row: dict[str, Any], of_chosen: bool = True) -> str:
+    """The interval of a difference, in favour of the chosen one or of the other, and p."""
+    ends = [end for key in ("low", "high") if (end := number(row, key)) is not None]
+    low, *_, high = (
+        sorted(c.metric.sign * (1 if of_chosen else -1) * end for end in ends) if len(ends) == 2 else (0.0, 0.0)
+    )
+    sign = figure if low > 0 else signed
+    shown = [f"{percent(1 - c.alpha)}: {sign(low, 3)} to {sign(high, 3)}"] if len(ends) == 2 else []
+    p = number(row, "p_corrected")
+    if p is None:
+        return "; ".join([*shown, "of these very runs, no test"])
+    alone = low * high > 0 and row.get("better") is None  # the interval is of this pair alone
+    return "; ".join([*shown, equals(p) + (" for all pairs together" if alone else "")])
+
+
+def _why(c: Comparison, other: Setting, chosen: Setting) -> str:
+    reason = c.not_compared.get(other.name) or c.not_compared.get(chosen.name)
+    return f" {reason}" if reason else ""
+
+
+def _named(settings: list[Setting]) -> str:
+    names = [title_of(s.name) for s in settings]
+    return listed(names if len(names) <= MOST_NAMED else [*names[:MOST_NAMED], "others"])
+
+
+def _with_article(title: str) -> str:
+    return f"{'an' if title[:1].lower() in 'aeiou' or title.startswith('F1') else 'a'} {title}"

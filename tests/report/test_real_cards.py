@@ -1,0 +1,59 @@
+"""Real studies from data to card: the same setting is chosen, tested and shipped, by every kind of metric."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_card import every_number_stands_in_the_files, rendered
+
+from heedful.report.page.words import title_of
+from heedful.report.study import write_reports
+from heedful.studies.plan import plan_comparison
+from heedful.studies.study import run_study
+from training_samples import sentences, write_csv, write_data, write_tiny
+
+
+def write_scores(folder: Path) -> dict[str, Any]:
+    """The same texts with a number to predict: how long they are."""
+    folder.mkdir()
+    every = [(text, len(text) / 7 + 0.25) for text, _ in sentences(64)]
+    for split, rows in (("train", every[:40]), ("dev", every[40:52]), ("test", every[52:])):
+        write_csv(folder / f"{split}.csv", ("text", "label"), rows)
+    files = {split: str(folder / f"{split}.csv") for split in ("train", "dev", "test")}
+    return {**files, "text": "text", "label": "label", "kind": "score"}
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews", "pearson"])
+def test_one_subject(metric: str, tmp_path: Path) -> None:
+    files = write_scores(tmp_path / "data") if metric == "pearson" else write_data(tmp_path / "data")
+    changes = {"training": {"epochs": 3, "lr": 3e-3, "max_length": 16}, "evaluation": {"metric": metric}}
+    plan = plan_comparison(files, [str(write_tiny(tmp_path))], ["frozen", "full"], (0, 1), changes)
+    study = tmp_path / "study"
+    run_study(plan, study, quiet=True)
+    write_reports(study)
+    words, text, statistics, facts = rendered(study)
+    every_number_stands_in_the_files(words, statistics, facts)
+    chosen = facts["chosen"]["setting"]
+    assert statistics["chosen"] == chosen
+    assert statistics["metric"] == metric
+    assert words.startswith(f"Use {title_of(chosen)} ")
+    row = next(row for row in facts["table"] if row["setting"] == chosen)
+    assert all(row["dev_mean"] >= other["dev_mean"] for other in facts["table"])
+    seed = facts["chosen"]["seed"]
+    shipped = study / (row["model_directory"] if seed is None else f"runs/{chosen}-seed{seed}/model")
+    for path in shipped.iterdir():
+        if path.is_file():
+            assert (study / "best" / path.name).read_bytes() == path.read_bytes()
+    pairs = {frozenset((c["a"], c["b"])): c for c in statistics["comparisons"]}
+    assert set(pairs) == {
+        frozenset(p) for p in (("tiny-frozen", "tiny-full"), ("tiny-frozen", "tfidf"), ("tiny-full", "tfidf"))
+    }
+    for c in pairs.values():
+        beaten = title_of(c["b"] if c["better"] == "a" else c["a"])
+        assert c["a"] == chosen or chosen not in (c["a"], c["b"])
+        assert (c["better"] is not None) == (c["p_corrected"] is not None and c["p_corrected"] <= statistics["alpha"])
+        if chosen in (c["a"], c["b"]) and c["better"] != "a":
+            assert f"It beats {beaten} by" not in words
+    assert json.loads((study / "study.json").read_text())["chosen"] == facts["chosen"]
+    assert "| chosen |" in text
