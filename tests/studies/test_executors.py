@@ -152,9 +152,10 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
     run_study(plan, tmp_path / "study", command="x", quiet=True, threads=1)
     path = Path(data["train"])
     path.write_text(path.read_text() + "a lovely film,good\n")
-    more = StudyPlan(plan.settings, (0, 1, 2))
+    more, before = StudyPlan(plan.settings, (0, 1, 2)), (tmp_path / "study/study.json").read_bytes()
     with pytest.raises(RequestError, match="the data have changed since this study began"):
-        run_study(more, tmp_path / "study", command="x", quiet=True, threads=1)
+        run_study(more, tmp_path / "study", command="y", quiet=True, threads=1)
+    assert (tmp_path / "study/study.json").read_bytes() == before
 
 
 def test_fewer_seeds_count_fewer_runs(recipes: dict[str, Recipe], reference: Path) -> None:

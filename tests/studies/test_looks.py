@@ -55,10 +55,12 @@ def test_nothing_is_added_where_seeds_cannot_decide() -> None:
 
 
 def test_why_it_ended() -> None:
-    until = Until(most_seeds=4)
+    until, still_open = Until(most_seeds=4), statistics(("y", "open", False))
     assert "is decided" in why_it_ended({**statistics(("y", "alike", False)), "look": 2}, until)
-    assert "x against y stays open: more seeds cannot" in why_it_ended(statistics(("y", "open", False)), until)
-    assert "there may be 4 seeds" in why_it_ended(statistics(("y", "open", True)), until)
+    for seeds, why in ((3, "more seeds cannot decide it"), (4, "all 4 seeds are used up")):
+        found = {**still_open, "settings": {"x": {"seeds": 1}, "y": {"seeds": seeds}}}
+        assert f"x against y stays open: {why}" in why_it_ended(found, until)
+    assert "nothing to compare" in why_it_ended({}, until)
 
 
 def test_a_baseline_gets_no_seeds() -> None:

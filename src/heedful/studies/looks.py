@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from heedful.storage.reading import records
+from heedful.storage.reading import mapping, records
 from heedful.studies.parts import StudyPlan, Until
 
 _GROWTH = 1.5  # seeds from look to look: few looks, so that each may spend more
@@ -19,11 +19,14 @@ def why_it_ended(statistics: Mapping[str, Any], until: Until) -> str:
     """In one sentence, when no look follows."""
     chosen = statistics.get("chosen")
     rows = [row for row in records(statistics, "comparisons") if row.get("a") == chosen]
+    if not rows:
+        return "there is nothing to compare, so nothing to decide"
     undecided = [str(row["b"]) for row in rows if row.get("decided") == "open"]
     if not undecided:
         return f"every comparison with {chosen} is decided, at look {statistics.get('look')}"
-    could = any(row.get("more_seeds_can_decide") for row in rows if row.get("decided") == "open")
-    reason = f"there may be {until.most_seeds} seeds" if could else "more seeds cannot decide that, more test rows can"
+    settings = mapping(statistics, "settings")
+    used_up = any(mapping(settings, name).get("seeds") == until.most_seeds for name in (str(chosen), *undecided))
+    reason = f"all {until.most_seeds} seeds are used up" if used_up else "more seeds cannot decide it, more rows may"
     return f"{chosen} against {', '.join(undecided)} stays open: {reason}"
 
 

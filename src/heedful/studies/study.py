@@ -45,9 +45,10 @@ def run_study(
     described = _describe(plan)
     _open(directory, plan, described)  # what is not ours is refused before anything is written there
     with alone(directory):
-        study = {"format": FORMAT, "command": command, **described, "runs": []} | _open(directory, plan, described)
-        study |= {"seeds": described["seeds"], "command": command}
-        _write(directory, study)
+        before = _open(directory, plan, described)
+        study = {"format": FORMAT, "command": command, **described, "runs": []} | before
+        if not before:
+            _write(directory, study)
         store = SharedStore(directory / ".shared")
         store.forget("data")  # they are read once in each sitting, in which nobody expects them to change
         objectives = whole_data(plan, store)
@@ -59,6 +60,7 @@ def run_study(
         prints = {key: objective.description()["fingerprints"] for key, objective in objectives.items()}
         if any(prints[key] != known for key, known in study.get("fingerprints", {}).items() if key in prints):
             raise RequestError(f"{directory}: the data have changed since this study began; choose another --out.")
+        study |= {"seeds": described["seeds"], "command": command}  # not of a request that was refused
         study["fingerprints"] = study.get("fingerprints", {}) | prints
         first = plan.settings[0].recipe
         baselines = Baselines(directory / "baselines", store)
