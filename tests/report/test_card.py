@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+import shutil
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -148,3 +149,14 @@ def test_a_model_of_pairs_asks_for_both_columns(studies: Any) -> None:
     made = card(compare(read_study(folder)))
     assert made is not None
     assert made.command.endswith("FILE.csv --text COLUMN --pair COLUMN")
+
+
+def test_no_other_baseline_is_simpler_than_one_that_is_chosen(studies: Any, tmp_path: Path) -> None:
+    folder = shutil.copytree(decide(studies("accuracy"), chosen="tfidf"), tmp_path / "study")
+    facts = json.loads((folder / "study.json").read_text())
+    for one in facts["settings"]:
+        one["baseline"] = one["name"] != "full"
+    (folder / "study.json").write_text(json.dumps(facts))
+    words = rendered(folder)[0]
+    assert "frozen is in " in words  # it is said of a baseline where its model is
+    assert "the simpler model" not in words

@@ -120,7 +120,7 @@ def test_checks_that_warn_come_first(tmp_path: Path) -> None:
     folder = make_study(tmp_path, THREE, seeds=(1, 2), n=60, failed=1, settings={"x": (3.0, 5.0), "y": (2.0, 5.0)})
     facts = json.loads((folder / "study.json").read_text())
     facts["data"]["checks"] = [
-        {"name": "leakage", "state": "passed", "sentence": "No text of test stands in train."},
+        {"name": "leakage", "state": "pass", "sentence": "No text of test stands in train."},
         {"name": "duplicates", "state": "warn", "sentence": "3 rows repeat an earlier text."},
     ]
     write_json(folder / "study.json", facts)

@@ -34,8 +34,7 @@ def checks(c: Comparison) -> list[Check]:
 
 def _of_data(data: dict[str, Any]) -> list[Check]:
     """As whoever read the data says."""
-    words: dict[str, Literal["passed", "warns", "unknown"]]
-    words = {"passed": "passed", "pass": "passed", "ok": "passed", "warns": "warns", "warn": "warns"}
+    words: dict[str, Literal["passed", "warns"]] = {"pass": "passed", "warn": "warns"}
     return [
         Check(plain(one.get("name")), words.get(str(one.get("state")), "unknown"), plain(one.get("sentence")))
         for one in records(data, "checks")

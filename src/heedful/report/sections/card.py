@@ -109,6 +109,7 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
     if not others and not chosen.baseline:
         return [("Baseline", "There is no baseline to compare with.", "warning")]
     lines: list[Line] = []
+    simpler = "" if chosen.baseline else ", the simpler model"
     for other in others:
         row, name = c.against(other.name), title_of(other.name)
         found = _found(c, row)
@@ -119,12 +120,10 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
             found = _found(c, row, of_chosen=False)
             lines.append((name, f"is shown to be better on {c.split}, by {_by(c, row)} ({found}).{there}", "warning"))
         elif number(row, "p_corrected") is not None:
-            words = f"to beat {name}, the simpler model: {signed(_ahead(c, row))} on {c.split} ({found}).{there}"
+            words = f"to beat {name}{simpler}: {signed(_ahead(c, row))} on {c.split} ({found}).{there}"
             lines.append(("Not shown", words, "warning"))
         elif row:
-            words = (
-                f"whether it beats {name}, the simpler model: {signed(_ahead(c, row))} in this run ({found}).{there}"
-            )
+            words = f"whether it beats {name}{simpler}: {signed(_ahead(c, row))} in this run ({found}).{there}"
             lines.append(("Not tested", words, "warning"))
         else:
             lines.append(("Not tested", f"whether it beats {name}.{_why(c, other, chosen)}{there}", "warning"))
