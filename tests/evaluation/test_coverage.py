@@ -1,26 +1,18 @@
 """The simulation of benchmarks/coverage.py in small: whoever breaks a formula sees it in how often it holds."""
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from benchmark_modules import load_benchmark
 
 pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
 def simulation() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
-    spec = importlib.util.spec_from_file_location("coverage_benchmark", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("coverage")
 
 
 def within(found: dict[str, float], low: float, high: float) -> bool:
