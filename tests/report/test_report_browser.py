@@ -12,6 +12,9 @@ from report_samples import make_run, make_study
 
 from heedful.report.run import write_run_report
 from heedful.report.study import write_reports, write_study_report
+from heedful.theory.catalog import demonstrations
+from heedful.theory.pages import write_page
+from heedful.theory.running import run as run_demonstrations
 
 pytestmark = pytest.mark.full
 
@@ -47,7 +50,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_run_report(large / "runs" / "setting0-seed1")
     for folder in (hostile, large, search):
         write_study_report(folder)
-    return {folder.name: folder / "report.html" for folder in (run, many, numbers, study, hostile, large, search)}
+    pages = {folder.name: folder / "report.html" for folder in (run, many, numbers, study, hostile, large, search)}
+    write_page(run_demonstrations(demonstrations()), base / "theory.html")
+    return {**pages, "theory": base / "theory.html"}
 
 
 def opened(browser: Any, path: Path, width: int, scheme: str = "light") -> Opened:
@@ -65,7 +70,7 @@ def opened(browser: Any, path: Path, width: int, scheme: str = "light") -> Opene
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("name", ["run", "many", "numbers", "study", "hostile", "large", "search"])
+@pytest.mark.parametrize("name", ["run", "many", "numbers", "study", "hostile", "large", "search", "theory"])
 def test_the_page(name: str, width: int, scheme: str, browser: Any, reports: dict[str, Path]) -> None:
     page, said, asked = opened(browser, reports[name], width, scheme)
     assert said == []

@@ -33,26 +33,26 @@ MOST_COUNTS = 16
 def loss_curve(curves: Mapping[str, Rows]) -> Chart:
     """Rows of step, loss, by the name of what they are the loss of: the whole alone, or the whole and its terms."""
     if len(curves) == 1:
-        base = alt.Chart(_data(thinned(next(iter(curves.values())), "step", "loss")), height=220)
+        base = alt.Chart(inline(thinned(next(iter(curves.values())), "step", "loss")), height=220)
         line = base.mark_line(color=ACCENT, strokeWidth=1.5, tooltip=True)
         return cast("Chart", line.encode(x=_number("step", "step"), y=_number("loss", "training loss")))
     rows = [{**row, "term": name} for name, rows in curves.items() for row in thinned(rows, "step", "loss")]
     colours = [PALETTE[i % len(PALETTE)] for i in range(len(curves))]
     colour = alt.Color("term:N", sort=list(curves), scale=alt.Scale(domain=list(curves), range=colours))
-    line = alt.Chart(_data(rows), height=240).mark_line(strokeWidth=1.5, tooltip=True)
+    line = alt.Chart(inline(rows), height=240).mark_line(strokeWidth=1.5, tooltip=True)
     return cast("Chart", line.encode(x=_number("step", "step"), y=_number("loss", "training loss"), color=colour))
 
 
 def score_curve(rows: Rows, title: str, best: float | None, baseline: tuple[str, float] | None) -> Chart:
     """Rows of step, score on dev; the step that was kept, and the best baseline for comparison."""
     layers: list[alt.Chart] = [
-        alt.Chart(_data(rows), height=220)
+        alt.Chart(inline(rows), height=220)
         .mark_line(color=ACCENT, strokeWidth=1.5, point=alt.OverlayMarkDef(color=ACCENT, size=36), tooltip=True)
         .encode(x=_number("step", "step"), y=_number("score", title))
     ]
     if best is not None:
         layers.append(
-            alt.Chart(_data([{"step": best}]))
+            alt.Chart(inline([{"step": best}]))
             .mark_rule(color=SECOND, strokeDash=[2, 3])
             .encode(x=_number("step", "step"))
         )
@@ -64,7 +64,7 @@ def score_curve(rows: Rows, title: str, best: float | None, baseline: tuple[str,
 def bands(rows: Rows, unit: str, title: str, settings: Sequence[str], baseline: tuple[str, float] | None) -> Chart:
     """Rows of setting, the `unit` of training ("epoch" or "step"), score (the mean over seeds), low, high (± one
     deviation)."""
-    base = alt.Chart(_data(rows), height=280).encode(x=_number(unit, unit), color=_by_setting(settings))
+    base = alt.Chart(inline(rows), height=280).encode(x=_number(unit, unit), color=_by_setting(settings))
     area = base.mark_area(opacity=0.16).encode(y=_number("low", title), y2="high:Q")
     line = base.mark_line(strokeWidth=1.7, point=alt.OverlayMarkDef(size=26)).encode(
         y=_number("score", title), tooltip=_tips("setting", unit, "score", "low", "high", "seeds")
@@ -74,7 +74,7 @@ def bands(rows: Rows, unit: str, title: str, settings: Sequence[str], baseline: 
 
 def confusion(rows: Rows, labels: Sequence[str], choice: Sequence[str] = ()) -> Chart:
     """Rows of gold, predicted, n, share (of the gold class), and setting where `choice` offers settings to pick."""
-    base = _picked(alt.Chart(_data(rows), height=max(160, min(26, 900 // len(labels)) * len(labels))), choice)
+    base = _picked(alt.Chart(inline(rows), height=max(160, min(26, 900 // len(labels)) * len(labels))), choice)
     few = len(labels) <= MOST_COUNTS
     angle = 0 if len(labels) * max(len(label) for label in labels) <= 36 else -40 if few else -90
     font = 11 if len(labels) <= 24 else 8
@@ -95,7 +95,7 @@ def confusion(rows: Rows, labels: Sequence[str], choice: Sequence[str] = ()) -> 
 
 def reliability(rows: Rows, choice: Sequence[str] = ()) -> Chart:
     """Rows of low, high, confidence, accuracy, n, and setting where `choice` offers settings to pick."""
-    base = _picked(alt.Chart(_data(rows), height=300), choice)
+    base = _picked(alt.Chart(inline(rows), height=300), choice)
     unit = alt.Scale(domain=[0, 1])
     bars = base.mark_rect(color=ACCENT, opacity=0.22, stroke=ACCENT, strokeWidth=0.5).encode(
         x=alt.X("low:Q", scale=unit, title="confidence", axis=alt.Axis(tickCount=5)),
@@ -111,7 +111,7 @@ def reliability(rows: Rows, choice: Sequence[str] = ()) -> Chart:
         tooltip=_tips("confidence", "accuracy", "n"),
     )
     diagonal = (
-        alt.Chart(_data([{"x": 0, "y": 0}, {"x": 1, "y": 1}]))
+        alt.Chart(inline([{"x": 0, "y": 0}, {"x": 1, "y": 1}]))
         .mark_line(color=QUIET, strokeDash=[4, 4], strokeWidth=1)
         .encode(x=alt.X("x:Q", scale=unit, title="confidence"), y=alt.Y("y:Q", title="share that is right"))
     )
@@ -124,11 +124,11 @@ def score_against_cost(
     """Every seed as a small dot (setting, group, seed, cost, words, score), each mean as a large one with its interval
     (low, high). `words` are the cost with its unit; a group after those that have a colour is grey."""
     colour = alt.Color("group:N", scale=alt.Scale(domain=list(groups), range=[*PALETTE, QUIET][: len(groups)]))
-    small = alt.Chart(_data(seeds), height=280).mark_circle(size=30, opacity=0.45)
+    small = alt.Chart(inline(seeds), height=280).mark_circle(size=30, opacity=0.45)
     small = small.encode(
         x=cost, y=_number("score", title), color=colour, tooltip=_tips("setting", "seed", "words", "score")
     )
-    base = alt.Chart(_data(means)).encode(x=cost, color=colour)
+    base = alt.Chart(inline(means)).encode(x=cost, color=colour)
     tips = _tips("setting", "words", "score", "low", "high", "seeds")
     bars = base.mark_rule(strokeWidth=1.6).encode(y=_number("low", title), y2="high:Q", tooltip=tips)
     large = base.mark_point(filled=True, size=120, opacity=1).encode(y=_number("score", title), tooltip=tips)
@@ -159,22 +159,24 @@ def size_curve(seeds: Rows, lines: Rows, dashed: Rows, title: str, settings: Seq
     )
     colour = _by_setting(settings)
     dots = (
-        alt.Chart(_data(seeds), height=280)
+        alt.Chart(inline(seeds), height=280)
         .mark_circle(size=34, opacity=0.7)
         .encode(x=rows, y=_number("score", title), color=colour, tooltip=_tips("setting", "rows", "score"))
     )
-    fitted = alt.Chart(_data(lines)).encode(x=rows, color=colour)
+    fitted = alt.Chart(inline(lines)).encode(x=rows, color=colour)
     line = fitted.mark_line(strokeWidth=1.5).encode(y=_number("score", title))
     bars = fitted.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
     bars = bars.encode(y=_number("low", title), y2="high:Q", tooltip=_tips("setting", "rows", "score", "low", "high"))
-    theirs = alt.Chart(_data(dashed)).mark_line(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5, point={"color": QUIET})
+    theirs = alt.Chart(inline(dashed)).mark_line(
+        color=QUIET, strokeDash=[5, 4], strokeWidth=1.5, point={"color": QUIET}
+    )
     return alt.layer(dots, line, bars, theirs.encode(x=rows, y=_number("score", title)))
 
 
 def class_bars(rows: Rows, labels: Sequence[str]) -> Chart:
     """Rows of label, f1, precision, recall, support; low and high where there are several seeds."""
     bar = max(11, min(24, 700 // len(labels)))
-    base = alt.Chart(_data(rows), height=bar * len(labels)).encode(
+    base = alt.Chart(inline(rows), height=bar * len(labels)).encode(
         y=alt.Y(
             "label:N",
             sort=list(labels),
@@ -193,7 +195,7 @@ def leaderboard(rows: Rows, title: str) -> Chart:
     """Rows of setting, mean, low, high, role (chosen, baseline or other), in their order: dots with intervals."""
     names = [row["setting"] for row in rows]
     roles = alt.Scale(domain=["chosen", "other", "baseline"], range=[ACCENT, SECOND, QUIET])
-    base = alt.Chart(_data(rows), height=max(120, 34 * len(rows) + 10)).encode(
+    base = alt.Chart(inline(rows), height=max(120, 34 * len(rows) + 10)).encode(
         y=alt.Y("setting:N", sort=names, title=None, axis=alt.Axis(labelLimit=150, ticks=False, domain=False)),
         color=alt.Color("role:N", scale=roles, legend=None),
         tooltip=_tips("setting", "mean", "low", "high"),
@@ -228,13 +230,13 @@ def for_page(chart: Chart, caption: str = "") -> dict[str, Any]:
     return {**spec, "description": visible(caption)} if caption else spec
 
 
-def png(chart: Chart) -> bytes:
-    """The chart as a picture on white, twice as fine as it is wide."""
+def png(chart: Chart, scale: float = 2) -> bytes:
+    """The chart as a picture on white, `scale` times as fine as it is wide."""
     import vl_convert
 
     spec = _specification(chart, PNG_WIDTH, INK)
     spec["background"] = "white"
-    return bytes(vl_convert.vegalite_to_png(_inked(_basic(spec)), vl_version=_vega_lite(), scale=2))
+    return bytes(vl_convert.vegalite_to_png(_inked(_basic(spec)), vl_version=_vega_lite(), scale=scale))
 
 
 @functools.cache
@@ -304,7 +306,7 @@ def _inked(spec: Any) -> Any:
     return INK if spec == "currentColor" else spec
 
 
-def _data(rows: Rows) -> alt.InlineData:
+def inline(rows: Rows) -> alt.InlineData:
     return alt.InlineData(values=[dict(r) for r in rows])
 
 
@@ -337,7 +339,7 @@ def _tips(*names: str) -> list[alt.Tooltip]:
 
 def _baseline(name: str, value: float) -> list[alt.Chart]:
     """A dashed line across the chart, with its name on it."""
-    base = alt.Chart(_data([{"score": value, "name": name}])).encode(y=alt.Y("score:Q"))
+    base = alt.Chart(inline([{"score": value, "name": name}])).encode(y=alt.Y("score:Q"))
     return [
         base.mark_rule(color=QUIET, strokeDash=[5, 4]),
         base.mark_text(align="right", dx=-2, dy=-6, fontSize=11, color="currentColor", opacity=0.75).encode(

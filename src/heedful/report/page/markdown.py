@@ -12,6 +12,7 @@ from heedful.report.page.pieces import (
     Facts,
     Figure,
     Fold,
+    Heading,
     Link,
     Prose,
     Report,
@@ -48,6 +49,8 @@ def _block(block: Block, pictures: str | None) -> list[str]:
         case Prose(text, role):
             mark = {"warning": "**Note.** ", "note": ""}.get(role, "")
             return [mark + escape(text), ""]
+        case Heading(_, text, level):
+            return [f"{'#' * level} {escape(text)}", ""]
         case Card(title, note, entries, command):
             lines = [f"**{escape(title)}** ({escape(note)})", ""]
             lines += [f"- {escape(what)}{' ' if what else ''}{escape(text)}" for what, text, _ in entries] + [""]

@@ -33,6 +33,18 @@ class Prose:
 
 
 @dataclass(frozen=True)
+class Heading:
+    """Of a part of a section."""
+
+    kind: ClassVar[str] = "heading"
+    name: str
+    """Its anchor on the page."""
+    text: str
+    level: Literal[3, 4] = 3
+    """Below the heading of the section, which is of level 2."""
+
+
+@dataclass(frozen=True)
 class Card:
     """The decision that a reader came for, on the first screen and at the end of a command."""
 
@@ -123,7 +135,7 @@ class Fold:
     blocks: tuple["Block", ...]
 
 
-Block = Prose | Card | Cards | Table | Figure | Choice | Facts | Code | Fold
+Block = Prose | Heading | Card | Cards | Table | Figure | Choice | Facts | Code | Fold
 
 
 @dataclass(frozen=True)
@@ -141,6 +153,8 @@ class Report:
     opening: tuple[Block, ...]
     sections: tuple[Section, ...]
     footer: str = field(default="")
+    without_scripts: str = "The charts need JavaScript; the same pictures are in the folder report/ beside report.md."
+    """Said where the page cannot draw."""
 
     def figures(self) -> list[Figure]:
         every = [*self.opening, *(block for section in self.sections for block in section.blocks)]

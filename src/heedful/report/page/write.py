@@ -4,10 +4,11 @@ import base64
 import functools
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.errors import WorkError
+from heedful.errors import RequestError, WorkError
 from heedful.report.page import markdown
 from heedful.report.page.glossary import WORDS, anchor, word_of
 from heedful.report.page.pieces import Report
@@ -16,9 +17,11 @@ from heedful.storage.whole import write_bytes, write_text
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
 HERE = Path(__file__).parent
 PICTURES = "report"
+_GENERATOR = b'<meta name="generator" content="heedful">'
 
 
 def write(report: Report, directory: Path, pictures: bool = True) -> None:
@@ -46,6 +49,18 @@ def write(report: Report, directory: Path, pictures: bool = True) -> None:
         raise WorkError(f"the report cannot be written to {directory} ({error.strerror or error}).") from None
 
 
+def check_page_place(path: Path) -> None:
+    """Before anything is computed: an .html file in a folder that exists, which is new or a page of ours."""
+    if path.suffix.lower() != ".html":
+        raise RequestError(f"{path}: the ending must be .html.")
+    if path.is_dir() or not path.parent.is_dir():
+        raise RequestError(f"{path}: name a file in a folder that exists.")
+    if path.exists():
+        with path.open("rb") as file:
+            if _GENERATOR not in file.read(2000):
+                raise RequestError(f"{path}: is there already, and is no page of heedful; name another file.")
+
+
 def page(report: Report) -> str:
     """The whole page. Its policy lets it ask the network for nothing and run these two scripts alone."""
     from markupsafe import Markup
@@ -54,29 +69,38 @@ def page(report: Report) -> str:
 
     specs = {figure.name: charts.for_page(figure.chart, figure.caption) for figure in report.figures()}
     scripts = [charts.bundle(), (HERE / "page.js").read_text(encoding="utf-8")] if specs else []
-    scripts = [script.replace("</script", r"<\/script").replace("<!--", r"<\!--") for script in scripts]
-    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
-    return _template().render(
+    sealed, digests = seal(scripts)
+    return template(HERE, "page.html.j2").render(
         report=report,
         word_of=word_of if any(section.name == "words" for section in report.sections) else lambda _: None,
         anchor=anchor,
         meanings=WORDS,
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),  # noqa: S704 (our own file)
-        scripts=[Markup(s) for s in scripts],  # noqa: S704 (the library's script and our own file)
+        scripts=sealed,
         digests=digests,
         specs=Markup(json_in_html(specs)),  # noqa: S704 (escaped for a script element)
     )
 
 
+def seal(scripts: Sequence[str]) -> tuple[list["Markup"], list[str]]:
+    """Scripts of libraries and our own as they stand in a page, and the digests by which its policy knows them."""
+    from markupsafe import Markup
+
+    whole = [script.replace("</script", r"<\/script").replace("<!--", r"<\!--") for script in scripts]
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in whole]
+    return [Markup(script) for script in whole], digests  # noqa: S704 (no text of a user is in them)
+
+
 @functools.cache
-def _template() -> "Template":
+def template(folder: Path, name: str) -> "Template":
+    """Everything that it is given is escaped, but for what is marked as safe."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        finalize=_finalize,
+        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, finalize=_finalize,
     )  # fmt: skip
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _finalize(content: Any) -> Any:
