@@ -1,6 +1,7 @@
 """A whole model: one body, and any number of heads on it by name."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -125,3 +126,16 @@ def make_head(shape: Shape, head: Head, kernels: Kernels) -> nn.Module:
         norm = LayerNorm(shape.width, shape.norm_eps, kernels.normalise)
         return MaskedWordHead(shape.width, shape.vocabulary, ACTIVATIONS[head.activation], norm)
     return LanguageModelHead()
+
+
+@contextlib.contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Without dropout inside, as it was outside."""
+    was_training = module.training
+    if was_training:
+        module.eval()
+    try:
+        yield
+    finally:
+        if was_training:
+            module.train()

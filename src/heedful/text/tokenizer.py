@@ -25,12 +25,16 @@ _SEGMENTED = {"bert"}
 @dataclass(slots=True)
 class Tokens:
     """One text or pair, encoded: `offsets` are (start, end) characters of the text that a token comes from, in a pair
-    of its own text; (0, 0) for the special tokens around them, and None unless asked for."""
+    of its own text; (0, 0) for the special tokens around them, and None unless asked for. With them come `words`, which
+    word of its text a token belongs to, and `parts`, which text of a pair it comes from (0 or 1); None for the special
+    tokens around them."""
 
     ids: list[int]
     segments: list[int]
     offsets: list[tuple[int, int]] | None
     truncated: bool
+    words: list[int | None] | None = None
+    parts: list[int | None] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -104,14 +108,18 @@ class Tokenizer:
                 ids = [public[i] for i in ids]
             plain = not self._segmented or (self._plain_segments and isinstance(row, str))
             segments = [0] * len(ids) if plain else encoding.type_ids
-            spans = encoding.offsets if offsets else None
+            spans, words, parts = None, None, None
+            if offsets:
+                spans, words, parts = encoding.offsets, encoding.word_ids, encoding.sequence_ids
             truncated = max_length is not None and len(ids) > max_length
             if max_length is not None and truncated:
                 kept = self._kept_positions(encoding.sequence_ids, max_length)
                 ids = [ids[i] for i in kept]
                 segments = [segments[i] for i in kept]
                 spans = [spans[i] for i in kept] if spans is not None else None
-            result.append(Tokens(ids, segments, spans, truncated))
+                words = [words[i] for i in kept] if words is not None else None
+                parts = [parts[i] for i in kept] if parts is not None else None
+            result.append(Tokens(ids, segments, spans, truncated, words, parts))
         return result
 
     # The library could truncate by itself, but only through a setting of the whole tokenizer, and for a pair of long

@@ -1,0 +1,139 @@
+"""`heedful probe attention`: what every head looks at while a model reads a text, as a page and as arrays."""
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from heedful.cli.show import size
+from heedful.errors import RequestError, WorkError
+
+if TYPE_CHECKING:
+    from heedful.probes.attention.look import Attends
+    from heedful.probes.attention.views import Attention, View
+
+_STANDING_OUT = (
+    ("narrowly", "entropy", min, "entropy {:.2f}"),
+    ("widely", "entropy", max, "entropy {:.2f}"),
+    ("far away", "distance", max, "{:.1f} tokens away"),
+    ("at itself", "itself", max, "{:.2f} of the weight"),
+    ("at the token before", "previous", max, "{:.2f} of the weight"),
+    ("at the token after", "next", max, "{:.2f} of the weight"),
+    ("at the first token", "first", max, "{:.2f} of the weight"),
+    ("at separators", "separators", max, "{:.2f} of the weight"),
+)
+
+
+def attention(
+    model: Annotated[str, typer.Argument(help="A model directory, a hub id, or a name that `heedful models` lists.")],
+    text: Annotated[str, typer.Argument(help="The text itself.")],
+    second: Annotated[str | None, typer.Argument(metavar="SECOND", help="The second text of a pair.")] = None,
+    head: Annotated[
+        str | None, typer.Option(help="The head whose score is asked about; default: the classifier, if there is one.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The class (or the token) whose score is asked about; default: the likeliest.")
+    ] = None,
+    position: Annotated[
+        int | None,
+        typer.Option(
+            help="For heads that score words: at which token, counted from 1; default: the mask, or the last."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The page, an .html file; default: attention.html, or the next that is free.")
+    ] = None,
+    arrays: Annotated[Path | None, typer.Option(help="All numbers as an .npz file for NumPy.")] = None,
+) -> None:
+    """Show what every head looks at, rollout, and gradient × attention, as one page that needs no network."""
+    from heedful.report.page.write import check_page_place
+
+    if out is not None:
+        check_page_place(out)
+    _check_arrays(arrays)
+    if not text.strip() or (second is not None and not second.strip()):
+        raise RequestError("the text is empty; give one with words in it.")
+    if position is not None and position < 1:
+        raise RequestError(f"--position {position}: tokens are counted from 1.")
+    from heedful.api import load
+    from heedful.probes.attention.look import look
+    from heedful.report.attention.page import page
+
+    read = text if second is None else (text, second)
+    loaded = load(model)
+    if second is not None and loaded.of_pairs is False:
+        raise RequestError(f"{model} was trained on single texts; give it one.")
+    seen = look(cast("Attends", loaded), read, head, label, None if position is None else position - 1)
+    path = out or free_file(Path("attention.html"))
+    files = [(path, page(seen).encode("utf-8")), *([(arrays, seen.packed())] if arrays is not None else [])]
+    _write(files)
+    for line in describe(seen):
+        print(line)
+    for file, content in files:
+        print(f"{file} ({size(len(content))})")
+
+
+def free_file(path: Path) -> Path:
+    """The file itself, or the first of NAME-2, NAME-3, … that does not exist."""
+    number = 2
+    free = path
+    while free.exists():
+        free = path.with_stem(f"{path.stem}-{number}")
+        number += 1
+    return free
+
+
+def describe(seen: "Attention") -> list[str]:
+    """The heads that stand out, in lines of at most 80 characters but for the first, which names the model."""
+    lines = []
+    for view in seen.views:
+        shape = view.weights.shape
+        tokens = f"{len(view.rows)} tokens" + ("" if view.kind == "self" else f" looking at {len(view.columns)}")
+        lines.append(f"{seen.source}: {view.title[0].lower()}{view.title[1:]}, {tokens}, {shape[0]} × {shape[1]} heads")
+        lines += ["Of all heads, this one looks most", *_standing_out(view)]
+    said = [] if seen.score is None else [f"Gradient × attention is about {seen.score.words}."]
+    for sentence in [*said, *seen.notes]:
+        lines += textwrap.wrap(sentence, 80)
+    return lines
+
+
+def _standing_out(view: "View") -> list[str]:
+    import numpy as np
+
+    lines = []
+    for what, measure, best, words in _STANDING_OUT:
+        values = view.summary[measure]
+        if np.isnan(values).all():
+            continue
+        at = np.nanargmin(values) if best is min else np.nanargmax(values)
+        lines.append(f"  {what:<20} {_head(view, int(at)):<18} {words.format(values.flat[at])}")
+    share = view.summary["gradient"]
+    if not np.isnan(share).all() and share.max() > 0:
+        at = share.argmax()
+        lines.append(f"and {_head(view, int(at))} moves the score most ({share.flat[at]:.2f} of gradient × attention)")
+    return lines
+
+
+def _head(view: "View", at: int) -> str:
+    layer, head = divmod(at, view.weights.shape[1])
+    return f"layer {view.layers[layer] + 1}, head {head + 1}"
+
+
+def _check_arrays(path: Path | None) -> None:
+    if path is None:
+        return
+    if path.suffix.lower() != ".npz":
+        raise RequestError(f"{path}: the ending must be .npz.")
+    if path.is_dir() or not path.parent.is_dir():
+        raise RequestError(f"{path}: name a file in a folder that exists.")
+
+
+def _write(files: list[tuple[Path, bytes]]) -> None:
+    from heedful.storage.whole import write_bytes
+
+    for path, content in files:
+        try:
+            write_bytes(path, content)
+        except OSError as error:
+            raise WorkError(f"{path}: could not be written ({error.strerror}); nothing was left behind.") from None
