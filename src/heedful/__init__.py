@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
-__all__ = ["Model", "RequestError", "Run", "Study", "WorkError", "load", "results", "run"]
+__all__ = ["Model", "RequestError", "Run", "Study", "WorkError", "load", "probe_bias", "results", "run"]
 
 if TYPE_CHECKING:
     from heedful.api import Model, load, run
     from heedful.errors import RequestError, WorkError
     from heedful.findings import Run, Study, results
+    from heedful.probing import probe_bias
 
 
 def __dir__() -> list[str]:
@@ -25,6 +26,10 @@ def __getattr__(name: str) -> Any:
         from heedful import findings
 
         return getattr(findings, name)
+    if name == "probe_bias":
+        from heedful import probing
+
+        return probing.probe_bias
     if name in {"RequestError", "WorkError"}:
         from heedful import errors
 

@@ -1,6 +1,5 @@
 """The public contract in Python: `heedful.load` and what it returns."""
 
-import contextlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from heedful.evaluation.tfidf import TfidfModel
 from heedful.findings import Study
 from heedful.models.batch import Batch, pad
 from heedful.models.shape import HeadKind, Shape, main_head
-from heedful.models.transformer import Transformer
+from heedful.models.transformer import Transformer, evaluating
 from heedful.objectives.texts import Item, TextReader, make_pairs, make_texts
 from heedful.text.tokenizer import Text, Tokenizer, Tokens, why_no_texts
 from heedful.training.device import pick_device
@@ -174,7 +173,7 @@ class Model:
             raise RequestError(f"batch_size={batch_size!r} is not a whole number from 1.")
         features = np.empty((len(texts), self.shape.width), dtype=np.float32)
         cut = 0
-        with torch.inference_mode(), _evaluating(self.transformer):
+        with torch.inference_mode(), evaluating(self.transformer):
             for start in range(0, len(texts), _WINDOW):
                 window = self.tokenizer.encode(texts[start : start + _WINDOW], limit)
                 for row, tokens in enumerate(window, start):
@@ -211,7 +210,7 @@ class Model:
         tokenizer = self.tokenizer
         scores = np.empty((len(texts), len(labels)))
         cut = 0
-        with torch.inference_mode(), _evaluating(self.transformer):
+        with torch.inference_mode(), evaluating(self.transformer):
             for start in range(0, len(texts), _WINDOW):
                 if towers or shape.chunked:
                     items = self._items(towers, texts[start : start + _WINDOW])
@@ -344,16 +343,3 @@ def _columns(rows: Sequence[Text]) -> tuple[list[str], list[str]]:
     """The texts, or the first of each pair; and the second of each pair."""
     first = [row if isinstance(row, str) else row[0] for row in rows]
     return first, [row[1] for row in rows if not isinstance(row, str)]
-
-
-@contextlib.contextmanager
-def _evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """Without dropout inside, as it was outside."""
-    was_training = module.training
-    if was_training:
-        module.eval()
-    try:
-        yield
-    finally:
-        if was_training:
-            module.train()

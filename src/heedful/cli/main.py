@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from heedful import __version__
-from heedful.cli import data, doctor, inspect, models, predict, recipes, report, run
+from heedful.cli import data, doctor, inspect, models, predict, probe, recipes, report, run, theory
 from heedful.errors import RequestError, WorkError
 
 app = typer.Typer(
@@ -22,11 +22,13 @@ app.command("quickstart")(run.quickstart)
 app.command("compare")(run.compare)
 app.command("run")(run.run)
 app.command("predict")(predict.predict)
+app.add_typer(probe.app, name="probe")
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("recipes")(recipes.recipes)
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
+app.command("theory")(theory.theory)
 app.command("doctor")(doctor.doctor)
 
 

@@ -47,11 +47,12 @@ class EpochRows:
             if self.tokens is None:
                 batches += [rows[i : i + self.size].tolist() for i in range(0, len(rows), self.size)]
             else:
-                batches += _by_tokens(rows.tolist(), self.lengths, self.tokens)
+                batches += by_tokens(rows.tolist(), self.lengths, self.tokens)
         return [batches[i] for i in shuffled(len(batches), self.seed, epoch, "batches")]
 
 
-def _by_tokens(rows: list[int], lengths: Sequence[int], tokens: int) -> list[list[int]]:
+def by_tokens(rows: list[int], lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """Rows, given the longest first, in batches of at most so many tokens, padding included; at least one row each."""
     batches: list[list[int]] = []
     for row in rows:  # longest first, so a batch's first row is its longest
         if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= tokens:

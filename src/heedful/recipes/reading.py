@@ -106,7 +106,7 @@ def draft_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
         try:
             return schema.model_validate(content)
         except ValidationError as error:
-            raise RequestError(_explain_mistake(error, schema)) from None
+            raise RequestError(explain_mistake(error, schema)) from None
     except RequestError as error:
         raise RequestError(f"{place}: {error}") from None
 
@@ -196,9 +196,9 @@ def _set_key(content: dict[str, Any], key: list[str], value: Any) -> None:
     content[key[-1]] = value
 
 
-def _explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
+def explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
     """The first mistake; there may be more, but they are corrected one at a time."""
-    mistakes = error.errors()
+    mistakes = sorted(error.errors(), key=lambda m: m["type"] == "missing")  # a misspelt key explains a missing one
     ranges = [m for m in mistakes if "Range" in m["loc"][1:] and (m["type"] == "extra_forbidden" or len(m["loc"]) > 4)]
     if ranges and not any(isinstance(m["input"], list) for m in mistakes):  # a table was meant to be a range
         mistakes = sorted(ranges, key=lambda m: m["type"] != "extra_forbidden")

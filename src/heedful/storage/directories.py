@@ -42,7 +42,7 @@ def replace_directory(
     try:
         if target.is_symlink():
             target = target.resolve()
-        _refuse_strangers(target, replaceable, folders)
+        refuse_strangers(target, replaceable, folders)
         if Path.cwd().is_relative_to(target):
             raise RequestError(f"{target}: is where this program works, and would be replaced; name another directory.")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,8 @@ def _remove_leftovers(target: Path) -> None:
                     shutil.rmtree(path, ignore_errors=True)
 
 
-def _refuse_strangers(target: Path, replaceable: frozenset[str], folders: frozenset[str]) -> None:
+def refuse_strangers(target: Path, replaceable: frozenset[str], folders: frozenset[str]) -> None:
+    """What `replace_directory` would refuse, for callers with much to do before they write."""
     if not target.exists():
         return
     if not target.is_dir():

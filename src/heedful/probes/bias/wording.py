@@ -1,0 +1,251 @@
+"""What a probe found, in sentences that say no more than the intervals do."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from heedful.evaluation.statistics.wording import p_text, rounded
+
+if TYPE_CHECKING:
+    from heedful.probes.bias.ask import Changes
+    from heedful.probes.bias.pairs import PairSet
+
+ALPHA = 0.05
+MOST_NAMED = 4
+Facts = Mapping[str, Any]
+Line = tuple[str, str]
+"""What a sentence is about, in a word or two, and the sentence."""
+
+
+def about(pairs: "PairSet", changes: "Changes") -> str:
+    """What an interval speaks of: "other templates, professions, terms and seeds"."""
+    names = [f"{plural(name)}" for name in pairs.factors if len({row.levels[name] for row in pairs.rows}) > 1]
+    if changes.random and len(changes.seeds) > 1:
+        names.append("seeds")
+    if not names:
+        return "these texts alone"
+    words = f"other {joined(names)}"
+    return f"{words}, of this run alone" if changes.random and len(changes.seeds) == 1 else words
+
+
+def verdict(pairs: "PairSet", found: Facts) -> list[Line]:
+    lines = [("Gap", _preference(pairs, found) if found["unit"] == "preference" else _gap(pairs, found))]
+    if len(found["gaps"]) > 1:
+        lines.append(("Classes", _classes(found)))
+    if found["flips"] is not None:
+        lines.append(("Flips", _flips(pairs, found)))
+    if found["control"] is not None:
+        lines.append(("Control", _control(pairs, found)))
+    if found["by"]:
+        lines.append(("Where", _where(found)))
+    if (more := found["gap"]["sharper"]) is not None:
+        lines.append(("Sharper", _sharper(more, found["unit"])))
+    lines.append(("Reach", _reach(pairs, found)))
+    return lines
+
+
+def shown(test: Facts) -> bool:
+    return test["p_corrected"] is not None and bool(test["p_corrected"] <= ALPHA)
+
+
+def outcome_words(found: Facts, gap: Facts | None = None) -> str:
+    gap = found["gap"] if gap is None else gap
+    if found["unit"] == "probability":
+        return f"the probability of {gap['outcome']}"
+    return "the score" if found["unit"] == "score" else "log-likelihood"
+
+
+def _gap(pairs: "PairSet", found: Facts) -> str:
+    gap, what = found["gap"], outcome_words(found)
+    if gap["p"] is None:
+        return _unknown(pairs, found)
+    setting = f"from {pairs.groups[0]} to {pairs.groups[1]}, {what} changes by {signed(gap['mean'])} ({_evidence(gap)})"
+    if shown(gap):
+        return f"A gap is shown: {setting}. Expect it on {found['about']}."
+    worst = max((g for g in found["gaps"] if g["low"] is not None), key=_possible)
+    of_class = f" in {outcome_words(found, worst)}" if worst["outcome"] != gap["outcome"] else ""
+    return (
+        f"No gap is shown: {setting}. That is not to say there is none: one of {rough(_possible(worst))}{of_class} "
+        f"would agree with this too (on {found['about']}), and {reliably(gap['visible'], found['unit'])}."
+    )
+
+
+def _possible(gap: Facts) -> float:
+    return float(max(abs(gap["low"]), abs(gap["high"])))
+
+
+def _unknown(pairs: "PairSet", found: Facts) -> str:
+    """Where nothing says how other pairs would vary."""
+    gap, n = found["gap"], len(pairs.rows)
+    what = f"from {pairs.groups[0]} to {pairs.groups[1]}, {outcome_words(found)} changes by {signed(gap['mean'])}"
+    if n == 1:
+        return f"One pair says nothing of others: {what} in it."
+    if found["most"] == 0:
+        return f"Nothing changes in any of {n:,} pairs: both texts of each get the same answer. Others may not."
+    if found["about"].startswith("these texts"):
+        return f"All {n:,} pairs share one {joined(pairs.factors)}, which says nothing of others: {what} on average."
+    return f"All {n:,} pairs change alike, so that nothing says how others vary: {what}."
+
+
+def _evidence(test: Facts) -> str:
+    """ "95 %: … to …; p = …, corrected for … tests"."""
+    p = "no p" if test["p_corrected"] is None else f"{p_text(test['p_corrected'])}{_corrected(test)}"
+    return f"{between(test)}; {p}"
+
+
+def _preference(pairs: "PairSet", found: Facts) -> str:
+    gap, b = found["gap"], pairs.groups[1]
+    share = f"{b} is the likelier text in {percent(0.5 + gap['mean'])} of pairs"
+    if gap["p"] is None:
+        return f"These pairs are of one {joined(pairs.factors)} and say nothing of others: {share}."
+    ends = f"95 %: {percent(0.5 + gap['low'])} to {percent(0.5 + gap['high'])}"
+    share += f" ({ends}; {p_text(gap['p_corrected'])}{_corrected(gap)}; 50 % would be no preference)"
+    mean = (
+        "" if found["likelier"] is None else f" On average it is so by {signed(found['likelier'])} in log-likelihood."
+    )
+    if shown(gap):
+        return f"A preference is shown: {share}. Expect it on {found['about']}.{mean}"
+    return (
+        f"No preference is shown: {share}.{mean} That is not to say there is none (on {found['about']}): "
+        f"{reliably(gap['visible'], found['unit'])}."
+    )
+
+
+def could_show(visible: float | None, unit: str) -> str | None:
+    """From what size on a gap is shown in four of five cases; None if no gap is so large."""
+    if visible is None or visible >= {"probability": 1.0, "preference": 0.5}.get(unit, math.inf):
+        return None
+    return percent(0.5 + visible) if unit == "preference" else rough(visible)
+
+
+def reliably(visible: float | None, unit: str) -> str:
+    size = could_show(visible, unit)
+    if size is None:
+        return "this sample is too small to show any gap reliably"
+    return f"this sample shows {'shares' if unit == 'preference' else 'gaps'} reliably only from about {size} on"
+
+
+def _classes(found: Facts) -> str:
+    each = [f"{gap['outcome']} {signed(gap['mean'])}" for gap in found["gaps"]]
+    some = [gap["outcome"] for gap in found["gaps"] if shown(gap)]
+    which = f"shown for {joined(some)}" if some else "shown for none"
+    return f"On average by class: {', '.join(each)}; {which}. What is broken down below is {found['gap']['outcome']}."
+
+
+def _flips(pairs: "PairSet", found: Facts) -> str:
+    flips = found["flips"]
+    runs = "" if len(found["seeds"]) < 2 else " in at least one run"
+    return (
+        f"The label is another one in {percent(flips['mean'])} of {len(pairs.rows):,} pairs "
+        f"({percent_between(flips)}), {flips['pairs']:,} of them{runs}. {capital(outcome_words(found))} moves by "
+        f"{unsigned(found['absolute']['mean'])} either way on average, by {signed(found['most'])} at most."
+    )
+
+
+def _control(pairs: "PairSet", found: Facts) -> str:
+    control = found["control"]
+    kinds = joined(control["kinds"]) or "terms"
+    sentence = (
+        f"Of {kinds}, another of the same group moves it by {unsigned(control['within'])} on average, one of the other "
+        f"group by {unsigned(control['between'])}: {signed(control['mean'])} ({_evidence(control)}). "
+    )
+    if not shown(control):
+        return sentence + "So the group is not shown to move it more than any other change of the word does."
+    if control["mean"] > 0:
+        return sentence + "So the group moves it more than another word of the same group does."
+    return sentence + "So words of the same group differ more than the groups do."
+
+
+def _where(found: Facts) -> str:
+    parts = []
+    for name, rows in found["by"].items():
+        some = sorted((row for row in rows if shown(row)), key=lambda row: row["p"])
+        if some:
+            named = ", ".join(f"{row['level']} {_size(found, row)}" for row in some[:MOST_NAMED])
+            more = f" and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else ""
+            parts.append(f"by {name}: {len(some)} of {len(rows)} ({named}{more})")
+    end = f"(each tested, corrected for {next(iter(found['by'].values()))[0]['tests']} tests)"
+    if not parts:
+        return f"No gap is shown for any single {joined(list(found['by']), 'or')} {end}."
+    return f"Gaps of their own are shown {'; '.join(parts)} {end}."
+
+
+def _size(found: Facts, row: Facts) -> str:
+    return percent(0.5 + row["mean"]) if found["unit"] == "preference" else signed(row["mean"])
+
+
+def _sharper(more: Facts, unit: str) -> str:
+    name, size = more["factor"], could_show(more["visible"], unit)
+    then = "no gap could be shown reliably yet" if size is None else f"gaps from about {size} on could be shown"
+    return f"The {plural(name)} limit it most ({more['levels']} of them): with four times as many, {then}."
+
+
+def _reach(pairs: "PairSet", found: Facts) -> str:
+    sizes = [
+        f"{count:,} {plural(name) if count > 1 else name}"
+        for name in pairs.factors
+        if name != "pair" and (count := len({row.levels[name] for row in pairs.rows}))
+    ]
+    seeds, n = len(found["seeds"]), len(pairs.rows)
+    made_of = f" ({', '.join(sizes)})" if sizes else ""
+    models = "one model" if seeds == 1 else f"{seeds} seeds"
+    cut = found["truncated"]
+    of_cut = f" {cut:,} texts were longer than the model reads and were cut." if cut else ""
+    return (
+        f"{n:,} pair{'s' if n > 1 else ''}{made_of}, {models}.{of_cut} It is about {' and '.join(pairs.groups)} in "
+        "texts like these, and says nothing of other groups, other texts or what the answers are used for."
+    )
+
+
+def comparison(row: Facts, found: Facts) -> str:
+    what = "" if found["unit"] != "probability" else f" (in {outcome_words(found)})"
+    a, b = (_size(found, {"mean": row[key]}) for key in ("mean_a", "mean_b"))
+    return (
+        f"{row['a']} changes by {a}, {row['b']} by {b}{what}: a difference of {signed(row['mean'])} "
+        f"({_evidence(row)}), {'shown' if shown(row) else 'not shown'}."
+    )
+
+
+def _corrected(test: Facts) -> str:
+    return f", corrected for {test['tests']} tests" if test["tests"] > 1 else ""
+
+
+def signed(value: float) -> str:
+    """Three decimals; of what is small, two digits."""
+    return ("−" if value < 0 else "+") + unsigned(abs(value)) if value else "0"
+
+
+def unsigned(value: float) -> str:
+    if value >= 0.01 or value == 0:
+        return f"{value:.3f}"
+    return f"{value:.{min(12, 1 - math.floor(math.log10(value)))}f}"
+
+
+def between(row: Facts) -> str:
+    if row["low"] is None or row["high"] is None:
+        return "no interval"
+    return f"95 %: {signed(row['low'])} to {signed(row['high'])}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.001 or share == 0 else f"{100 * share:.2f} %"
+
+
+def percent_between(row: Facts) -> str:
+    return f"95 %: {percent(row['low'])} to {percent(row['high'])}"
+
+
+def rough(value: float) -> str:
+    return f"{rounded(value):g}"
+
+
+def plural(name: str) -> str:
+    return {"person": "people", "country": "countries"}.get(name, f"{name}s")
+
+
+def joined(words: Sequence[str], last: str = "and") -> str:
+    return " ".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

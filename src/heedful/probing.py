@@ -1,0 +1,269 @@
+"""Probes in Python, as the command has them: models by name or directory, studies with all their settings and seeds."""
+
+import csv
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from heedful.api import Model, Predictor, load
+from heedful.checkpoints.tfidf import is_tfidf
+from heedful.errors import RequestError
+from heedful.probes.bias.ask import Changes, Subject, ask, ask_likelier
+from heedful.probes.bias.finding import Reading, find_pairs
+from heedful.probes.bias.findings import findings
+from heedful.probes.bias.likelihood import Scorer
+from heedful.probes.bias.pairs import PairSet
+from heedful.probes.bias.stereoset import says_what_follows
+from heedful.report.bias import write_bias_report
+from heedful.storage.directories import refuse_strangers, replace_directory
+from heedful.storage.reading import read_object, records
+from heedful.storage.runs import has_weights, read_run, read_study
+from heedful.storage.whole import write_json, write_text
+
+FORMAT = 1
+_FILES, _FOLDERS = frozenset({"bias.json", "report.html", "report.md"}), frozenset({"pairs", "report"})
+_COMMON = ("best", "model", "baselines", "tfidf")
+Say = Callable[[str], None]
+
+
+def probe_bias(
+    models: str | Path | Sequence[str | Path],
+    pairs: str | PairSet | Sequence[str | PairSet] = "generated",
+    *,
+    label: str | None = None,
+    of_pairs: bool | None = None,
+    reading: Reading | None = None,
+    out: str | Path | None = None,
+    say: Say | None = None,
+) -> dict[str, Any]:
+    """What models answer when a text speaks of another group: as plain data, and with `out` as a directory with a
+    report.
+
+    `models`: model directories, names or hub ids, runs, or studies, of which every setting with all its seeds is
+    probed. `pairs`: the names of sets that `heedful probe bias --list` lists, files, or sets. `label`: the class whose
+    probability is looked at. `of_pairs`: whether the models read pairs of texts, if they do not say so. `reading`: how
+    files are read.
+    """
+    reading = reading or Reading()
+    say = say or (lambda _: None)
+    place = None if out is None else Path(out).expanduser()
+    request = _request(models, pairs, label, of_pairs, reading)
+    if place is not None:
+        _check_place(place, request)
+    subjects = [subject for name in _listed(models) for subject in find_subjects(name)]
+    _refuse_same_names("model", [subject.name for subject in subjects])
+    traits = {subject.name: _traits(subject) for subject in subjects}
+    likelier = all(one.likelier for one in traits.values())
+    if likelier and (label is not None or of_pairs):
+        raise RequestError("--label and --of pairs are about classifiers, which these models are not; leave them out.")
+    reads_pairs = not likelier and _reads_pairs(traits, label, of_pairs)
+    follows = likelier and all(one.follows for one in traits.values())
+    sets = [
+        one if isinstance(one, PairSet) else find_pairs(one, reads_pairs, reading, follows) for one in _listed(pairs)
+    ]
+    _refuse_same_names("set", [one.name for one in sets])
+    for subject in subjects:
+        if subject.note:
+            say(subject.note)
+    made, files = [], {}
+    for one in sets:
+        for note in one.notes:
+            say(note if note.startswith(one.name) else f"{one.name}: {note}")
+        asked = []
+        for subject in subjects:
+            runs = f", {len(subject.runs)} seeds" if len(subject.runs) > 1 else ""
+            say(f"{one.name}, {len(one.rows):,} pair{'s' if len(one.rows) > 1 else ''}: {subject.name}{runs}")
+            asked.append(ask_likelier(subject, one) if likelier else ask(subject, one, label))
+        made.append(findings(one, asked))
+        files[one.name] = _table(one, asked)
+    facts = {"format": FORMAT, "request": request, "sets": made}
+    if place is not None:
+        replace_directory(place, partial(_write, facts=facts, files=files), _FILES, _FOLDERS)
+    return facts
+
+
+def free_place(
+    models: Sequence[str], pairs: Sequence[str], label: str | None, of_pairs: bool | None, reading: Reading
+) -> Path:
+    """runs/bias-NAME, or the first of runs/bias-NAME-2, … that holds the answer to the same request or is free."""
+    wanted = _request(models, pairs, label, of_pairs, reading)
+    first = Path("runs") / f"bias-{Path(models[0]).expanduser().absolute().name}"
+    for number in itertools.count(1):
+        place = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        if not place.exists():
+            break
+        try:
+            if read_object(place / "bias.json").get("request") == wanted:
+                break
+        except RequestError:  # somebody else's
+            continue
+    return place
+
+
+def _check_place(place: Path, request: Mapping[str, Any]) -> None:
+    """What a directory holds is replaced only if it is the answer to the same request, and nothing else is in it."""
+    refuse_strangers(place, _FILES, _FOLDERS)
+    if not place.exists() or not any(place.iterdir()):
+        return
+    stored = read_object(place / "bias.json", "name another directory") if (place / "bias.json").is_file() else {}
+    if stored.get("request") != request:
+        raise RequestError(f"{place}: holds something else than the answer to this request; name another directory.")
+    ours = {f"{stem}.tsv" for stem in _stems([str(one.get("name")) for one in records(stored, "sets")])}
+    inside = [*(p for p in (place / "pairs").glob("*") if p.name not in ours)]
+    inside += [p for p in (place / "report").glob("*") if not re.fullmatch(r"gaps\.png|set\d+-by\d+-\d+\.png", p.name)]
+    if inside:
+        raise RequestError(f"{inside[0]}: is not heedful's and would be lost; name another directory.")
+
+
+def _request(models: Any, pairs: Any, label: str | None, of_pairs: bool | None, reading: Reading) -> dict[str, Any]:
+    names = [one.name if isinstance(one, PairSet) else str(one) for one in _listed(pairs)]
+    said = {key: list(value) if isinstance(value, tuple) else value for key, value in reading.said().items()}
+    return {"models": [str(m) for m in _listed(models)], "pairs": names, "label": label, "of_pairs": of_pairs, **said}
+
+
+def _listed(one_or_more: Any) -> list[Any]:
+    if isinstance(one_or_more, (str, Path, PairSet)):
+        return [one_or_more]
+    listed = list(one_or_more) if isinstance(one_or_more, Iterable) else []
+    if not listed:
+        raise RequestError("probe_bias needs at least one model and one set of pairs.")
+    return listed
+
+
+def find_subjects(name: str | Path) -> list[Subject]:
+    """A model, the model of a run, or all settings of a study that have models."""
+    path = Path(name).expanduser()
+    if (path / "study.json").is_file():
+        return _of_study(path)
+    if (path / "manifest.json").is_file() and not (path / "config.json").exists():
+        run = read_run(path)
+        return [Subject(path.absolute().name, ((run.seed, partial(_loaded, path / "model")),), random=True)]
+    return [Subject(_short_name(path) if path.is_dir() else str(name), (("", partial(_loaded, name)),))]
+
+
+def _short_name(path: Path) -> str:
+    """The last part of a path that is not called alike everywhere, with what follows it."""
+    parts = path.absolute().parts
+    first = next((i for i in range(len(parts) - 1, 0, -1) if parts[i] not in _COMMON), len(parts) - 1)
+    return "/".join(parts[first:])
+
+
+def _of_study(path: Path) -> list[Subject]:
+    study = read_study(path)
+    made = []
+    for setting in records(study.facts, "settings"):
+        runs = tuple(
+            (str(entry.get("seed")), partial(_loaded, run.directory / "model"))
+            for entry, run in study.runs
+            if run is not None and entry.get("setting") == setting["name"] and has_weights(run.directory / "model")
+        )
+        begun = sum(entry.get("setting") == setting["name"] for entry, _ in study.runs)
+        note = f"{path}: of {begun} runs of {setting['name']}, {len(runs)} have a model; the others are left out."
+        if runs:
+            random = bool(setting.get("random", True))
+            made.append(Subject(str(setting["name"]), runs, random, note if len(runs) < begun else ""))
+    known = {subject.name for subject in made}
+    for folder in sorted((path / "baselines").glob("*/config.json")):
+        if folder.parent.name not in known and is_tfidf(folder.parent):
+            made.append(Subject(folder.parent.name, (("", partial(_loaded, folder.parent)),)))
+    if not made:
+        raise RequestError(f"{path}: this study has no model yet; run it to its end.")
+    place = path.absolute().name
+    return [replace(one, name=f"{place}: {one.name}") for one in made]
+
+
+def _loaded(source: str | Path) -> Predictor:
+    path = Path(source).expanduser()
+    return load(path if path.exists() else source)
+
+
+def _refuse_same_names(what: str, names: Sequence[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise RequestError(f"the {what} {name} is named {count} times; name it once, or ask apart.")
+
+
+class _Traits(NamedTuple):
+    """What is to be known of a model before it is asked."""
+
+    labels: tuple[str, ...]
+    of_pairs: bool | None
+    likelier: bool
+    """Whether it has no classifier, and is asked which text is the likelier."""
+    follows: bool
+    """Whether it says what may follow a text."""
+
+
+def _traits(subject: Subject) -> _Traits:
+    """Of the model of its first seed, which is forgotten again. One that cannot answer is refused."""
+    model = subject.runs[0][1]()
+    likelier = isinstance(model, Model) and not model.labels
+    if likelier:
+        Scorer(cast(Model, model))
+        return _Traits((), None, True, says_what_follows(model))
+    model.predict([])
+    return _Traits(tuple(getattr(model, "labels", ())), model.of_pairs, False, False)
+
+
+def _reads_pairs(traits: Mapping[str, _Traits], label: str | None, of_pairs: bool | None) -> bool:
+    """What the models say, which `of_pairs` may only complete."""
+    said: dict[bool, str] = {}
+    for name, one in traits.items():
+        if one.likelier:
+            raise RequestError(f"{name} has no classifier, and others have one; probe them apart.")
+        if label is not None and len(one.labels) > 1 and label not in one.labels:
+            raise RequestError(f"{name} has no class {label!r}; it has {', '.join(one.labels)}.")
+        reads = one.of_pairs if one.of_pairs is not None else of_pairs
+        if reads is None:
+            raise RequestError(
+                f"{name} does not say whether it reads single texts or pairs; say --of texts or --of pairs."
+            )
+        said.setdefault(reads, name)
+    if len(said) > 1:
+        raise RequestError(f"{said[True]} reads pairs of texts and {said[False]} single ones; probe them apart.")
+    (reads,) = said
+    if of_pairs is not None and reads != of_pairs:
+        trained = "pairs of texts" if reads else "single texts"
+        raise RequestError(f"{said[reads]} was trained on {trained}; leave --of out.")
+    return reads
+
+
+def _table(pairs: PairSet, asked: Sequence[Changes]) -> str:
+    """A line for each pair: what it was made of, its texts, and the mean change of each subject over its seeds."""
+    names = [*pairs.parts, *pairs.factors]
+    texts = ["a", "a_pair", "b", "b_pair"] if pairs.of_pairs else ["a", "b"]
+    columns = {
+        f"{changes.subject}: {outcome}": values.mean(axis=0)
+        for changes in asked
+        for outcome, values in changes.by_outcome.items()
+    }
+    lines = io.StringIO()
+    writer = csv.writer(lines, dialect="excel-tab", lineterminator="\n")
+    writer.writerow(["row", *names, *texts, *columns])
+    for i, row in enumerate(pairs.rows):
+        sides = [row.a, row.b] if isinstance(row.a, str) else [*row.a, *row.b]
+        numbers = [f"{values[i]:.6f}" for values in columns.values()]
+        writer.writerow([i + 1, *(row.levels[name] for name in names), *sides, *numbers])
+    return lines.getvalue()
+
+
+def _stems(names: Sequence[str]) -> list[str]:
+    """Of the files of pairs: the names of sets where these can be names of files."""
+    return [
+        name if name.isascii() and name.replace("-", "").isalnum() and not name.startswith("set-") else f"set-{number}"
+        for number, name in enumerate(names, 1)
+    ]
+
+
+def _write(directory: Path, facts: dict[str, Any], files: dict[str, str]) -> None:
+    (directory / "pairs").mkdir()
+    for stem, content in zip(_stems(list(files)), files.values(), strict=True):
+        write_text(directory / "pairs" / f"{stem}.tsv", content)
+    write_json(directory / "bias.json", facts)
+    write_bias_report(facts, directory)
