@@ -81,7 +81,7 @@ def _unknown(pairs: "PairSet", found: Facts) -> str:
     if n == 1:
         return f"One pair says nothing of others: {what} in it."
     if found["most"] == 0:
-        return f"Nothing changes in any of {n:,} pairs: both texts of each get the same answer. Others may not."
+        return f"Nothing changes in any of {n:,} pairs: both texts of each get the same answer. Other pairs may change."
     if found["about"].startswith("these texts"):
         return f"All {n:,} pairs share one {joined(pairs.factors)}, which says nothing of others: {what} on average."
     return f"All {n:,} pairs change alike, so that nothing says how others vary: {what}."
