@@ -2,13 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from bias_samples import Planted, Scored, crossed, subject
 
+from bias_samples import Planted, Scored, crossed, subject
 from heedful.errors import RequestError
 from heedful.evaluation.statistics.factors import difference, estimate
 from heedful.evaluation.statistics.size import holm
@@ -112,6 +113,17 @@ def test_the_control_tells_groups_from_words() -> None:
     assert biased["between"] == pytest.approx(0.2, abs=0.01)
     assert biased["within"] < 0.03
     assert biased["p"] < 0.001
+
+
+def test_cells_without_a_control_are_left_out_of_it() -> None:
+    whole = crossed()
+    biased = subject("biased", Planted(0.2))
+    some = replace(whole, controls=tuple(row for row in whole.controls if row.levels["template"] != "template 0"))
+    control = found(biased, pairs=some)["subjects"]["biased"]["control"]
+    assert control["between"] == pytest.approx(0.2, abs=0.01)
+    assert control["n"] == 7 * 10
+    elsewhere = tuple(replace(row, levels={**row.levels, "template": "other"}) for row in whole.controls)
+    assert found(biased, pairs=replace(whole, controls=elsewhere))["subjects"]["biased"]["control"] is None
 
 
 def test_one_seed_of_a_random_setting_is_about_this_run() -> None:

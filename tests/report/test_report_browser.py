@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 from large_samples import make_comparison, make_search
 from report_samples import make_run, make_study
 
+from bias_samples import Planted, crossed, subject
+from heedful.probes.bias.ask import ask
+from heedful.probes.bias.findings import findings
+from heedful.report.bias import write_bias_report
 from heedful.report.run import write_run_report
 from heedful.report.study import write_reports, write_study_report
 from heedful.theory.catalog import demonstrations
@@ -52,7 +57,23 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         write_study_report(folder)
     pages = {folder.name: folder / "report.html" for folder in (run, many, numbers, study, hostile, large, search)}
     write_page(run_demonstrations(demonstrations()), base / "theory.html")
-    return {**pages, "theory": base / "theory.html"}
+    return {**pages, "theory": base / "theory.html", "bias": write_bias(base / "bias")}
+
+
+def write_bias(folder: Path) -> Path:
+    """Two models on two sets, with names and levels that would be markup, and a set of two pairs that says nothing."""
+    whole = crossed(4, 5, 4)
+    rows = tuple(replace(row, levels={**row.levels, "profession": HOSTILE[0]}) if i % 5 == 0 else row
+                 for i, row in enumerate(whole.rows))  # fmt: skip
+    sets = (replace(whole, name=HOSTILE[1], rows=rows), replace(whole, name="few", rows=whole.rows[:2], controls=()))
+    subjects = [
+        subject(HOSTILE[0], *(Planted(0.1, seed) for seed in (0, 1)), random=True),
+        subject("other", Planted(0.0)),
+    ]
+    folder.mkdir()
+    facts = {"format": 1, "sets": [findings(one, [ask(s, one) for s in subjects]) for one in sets]}
+    write_bias_report(facts, folder)
+    return folder / "report.html"
 
 
 def opened(browser: Any, path: Path, width: int, scheme: str = "light") -> Opened:
@@ -70,7 +91,7 @@ def opened(browser: Any, path: Path, width: int, scheme: str = "light") -> Opene
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("name", ["run", "many", "numbers", "study", "hostile", "large", "search", "theory"])
+@pytest.mark.parametrize("name", ["run", "many", "numbers", "study", "hostile", "large", "search", "theory", "bias"])
 def test_the_page(name: str, width: int, scheme: str, browser: Any, reports: dict[str, Path]) -> None:
     page, said, asked = opened(browser, reports[name], width, scheme)
     assert said == []

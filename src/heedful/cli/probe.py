@@ -100,14 +100,16 @@ def _list() -> None:
 
 def _print(facts: dict[str, Any]) -> None:
     """The verdict of each model on each set; of several, the comparisons that are shown as well."""
-    from heedful.probes.bias.wording import shown
+    from heedful.probes.bias.wording import models, shown
 
     width = min(max(shutil.get_terminal_size().columns, 40), 120)
     for one in facts["sets"]:
         for name, found in one["subjects"].items():
-            print(f"\n{name} on {one['name']}")
+            answered = models(found)
+            print(f"\n{name} on {one['name']}{f' ({answered})' if answered else ''}")
             for what, sentence in found["verdict"]:
                 print(textwrap.fill(f"{what}: {sentence}", width, initial_indent="  ", subsequent_indent="    "))
-        for row in one["comparisons"]:
-            if shown(row):
-                print(textwrap.fill(row["sentence"], width, initial_indent="\n", subsequent_indent="  "))
+        differ = [row["sentence"] for row in one["comparisons"] if shown(row)]
+        print(f"\n{one['name']}")
+        for sentence in [one["reach"], *differ]:
+            print(textwrap.fill(sentence, width, initial_indent="  ", subsequent_indent="    "))

@@ -101,7 +101,7 @@ def _overview(sets: list[Found]) -> Figure:
 
 def _of_set(number: int, one: Found, with_cards: bool) -> Section:
     a, b = one["groups"]
-    blocks: list[Block] = [Prose(f"{capital(one['what'])}. From {a} to {b}.")]
+    blocks: list[Block] = [Prose(f"{capital(one['what'])}. From {a} to {b}."), Prose(one["reach"], "note")]
     if with_cards:
         blocks += [_card(one, name) for name in one["subjects"]]
     blocks.append(_table(one))
@@ -123,7 +123,8 @@ def _card(one: Found, name: str) -> Card:
         (f"{what}:", text, "warning" if warns and what == "Gap" else "") for what, text in found["verdict"]
     ]
     title = f"{name}: {'a gap is shown' if warns else 'no gap is shown'}"
-    return Card(title, one["name"], tuple(lines), "")
+    answered = wording.models(found)
+    return Card(title, f"{one['name']}, {answered}" if answered else one["name"], tuple(lines), "")
 
 
 def _table(one: Found) -> Table:

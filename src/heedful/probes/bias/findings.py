@@ -58,6 +58,7 @@ def findings(pairs: PairSet, asked: Sequence[Changes]) -> Facts:
         "of_pairs": pairs.of_pairs,
         "factors": {name: len({row.levels[name] for row in pairs.rows}) for name in pairs.factors},
         "licence": pairs.licence,
+        "reach": wording.reach(pairs),
         "subjects": subjects,
         "comparisons": _comparisons(pairs, asked, subjects),
     }
@@ -127,15 +128,23 @@ def _control(pairs: PairSet, changes: Changes, outcome: str) -> Facts | None:
         return None
     kinds = {row.levels["kind"] for row in pairs.controls if "kind" in row.levels}
     other = [name for name in pairs.factors if name != "term"]
-    own = [i for i, row in enumerate(pairs.rows) if not kinds or row.levels.get("kind") in kinds]
-    rows = [pairs.rows[i] for i in own]
-    between, within = np.abs(changes.by_outcome[outcome][:, own]), np.abs(changes.controls[outcome])
-    cells = {cell: i for i, cell in enumerate(dict.fromkeys(_cell(row, other) for row in rows))}
-    kept = [i for i, row in enumerate(pairs.controls) if _cell(row, other) in cells]
-    excess = _cell_means(between, [cells[_cell(row, other)] for row in rows], len(cells))
-    excess = excess - _cell_means(within[:, kept], [cells[_cell(pairs.controls[i], other)] for i in kept], len(cells))
-    first = {cells[_cell(row, other)]: row for row in reversed(rows)}
-    levels = _codes([first[i] for i in range(len(cells))], other, len(changes.seeds))
+    of_control = [_cell(row, other) for row in pairs.controls]
+    with_control = set(of_control)
+    own = [
+        i
+        for i, row in enumerate(pairs.rows)
+        if _cell(row, other) in with_control and (not kinds or row.levels.get("kind") in kinds)
+    ]
+    of_row = [_cell(pairs.rows[i], other) for i in own]
+    cells = {cell: i for i, cell in enumerate(dict.fromkeys(of_row))}
+    kept = [i for i, cell in enumerate(of_control) if cell in cells]
+    if not cells:
+        return None
+    between, within = np.abs(changes.by_outcome[outcome][:, own]), np.abs(changes.controls[outcome][:, kept])
+    excess = _cell_means(between, [cells[cell] for cell in of_row], len(cells))
+    excess = excess - _cell_means(within, [cells[of_control[i]] for i in kept], len(cells))
+    first = dict(zip(reversed(of_row), reversed(own), strict=True))
+    levels = _codes([pairs.rows[first[cell]] for cell in cells], other, len(changes.seeds))
     found = estimate(excess.ravel(), _of_random(levels, changes))
     return {
         "kinds": sorted(kinds),

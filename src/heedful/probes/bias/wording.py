@@ -40,8 +40,16 @@ def verdict(pairs: "PairSet", found: Facts) -> list[Line]:
         lines.append(("Where", _where(found)))
     if (more := found["gap"]["sharper"]) is not None:
         lines.append(("Sharper", _sharper(more, found["unit"])))
-    lines.append(("Reach", _reach(pairs, found)))
+    if cut := found["truncated"]:
+        lines.append(("Cut", f"{cut:,} texts were longer than the model reads and were cut."))
     return lines
+
+
+def models(found: Facts) -> str:
+    """How many answered: "3 seeds", "one run", or nothing of a model that stands for itself."""
+    if not found["random"]:
+        return ""
+    return f"{len(found['seeds'])} seeds" if len(found["seeds"]) > 1 else "one run"
 
 
 def shown(test: Facts) -> bool:
@@ -180,20 +188,18 @@ def _sharper(more: Facts, unit: str) -> str:
     return f"The {plural(name)} limit it most ({more['levels']} of them): with four times as many, {then}."
 
 
-def _reach(pairs: "PairSet", found: Facts) -> str:
+def reach(pairs: "PairSet") -> str:
+    """What was asked, and what that says nothing of."""
     sizes = [
         f"{count:,} {plural(name) if count > 1 else name}"
         for name in pairs.factors
         if name != "pair" and (count := len({row.levels[name] for row in pairs.rows}))
     ]
-    seeds, n = len(found["seeds"]), len(pairs.rows)
+    n = len(pairs.rows)
     made_of = f" ({', '.join(sizes)})" if sizes else ""
-    models = "one model" if seeds == 1 else f"{seeds} seeds"
-    cut = found["truncated"]
-    of_cut = f" {cut:,} texts were longer than the model reads and were cut." if cut else ""
     return (
-        f"{n:,} pair{'s' if n > 1 else ''}{made_of}, {models}.{of_cut} It is about {' and '.join(pairs.groups)} in "
-        "texts like these, and says nothing of other groups, other texts or what the answers are used for."
+        f"{n:,} pair{'s' if n > 1 else ''}{made_of}. It is about {' and '.join(pairs.groups)} in texts like these, and "
+        "says nothing of other groups, other texts or what the answers are used for."
     )
 
 
