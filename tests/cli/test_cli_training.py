@@ -54,6 +54,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers.set_seed(0)
     transformers.BertModel(config).save_pretrained(folder / "tiny")
     tokenizer.save(folder / "tiny")
+    (folder / "own.toml").write_text(
+        f'seeds = [3]\n[model]\nname = "{folder / "tiny"}"\n[data]\ntrain = "{folder / "data.csv"}"\ntext = "review"\n'
+        'label = "verdict"\n[tuning]\nmethod = "frozen"\n[training]\nmax_length = 32\n'
+    )
     arguments = ["compare", "data.csv", "--text", "review", "--label", "verdict", "--models", "tiny", "--seeds", "2"]
     arguments += ["--set", "training.epochs=8", "--set", "training.lr=3e-3", "--set", "training.max_length=32"]
     done = command(*arguments, cwd=folder)
@@ -309,10 +313,6 @@ def test_mistakes_are_one_sentence(place: Path, arguments: list[str], words: str
 
 
 def test_a_recipe_runs_from_the_command_and_from_python(place: Path) -> None:
-    (place / "own.toml").write_text(
-        f'seeds = [3]\n[model]\nname = "{place / "tiny"}"\n[data]\ntrain = "{place / "data.csv"}"\ntext = "review"\n'
-        'label = "verdict"\n[tuning]\nmethod = "frozen"\n[training]\nmax_length = 32\n'
-    )
     done = command("run", "own.toml", cwd=place)
     assert done.returncode == 0, done.stderr
     assert (place / "runs" / "own" / "runs" / "own-seed3" / "metrics.json").exists()
@@ -359,13 +359,16 @@ def test_a_file_as_the_place_of_results(place: Path) -> None:
 
 @pytest.mark.full
 def test_a_search_from_the_command(place: Path) -> None:
-    done = command("run", "own.toml", "--sweep", "training.lr=1e-5,1e-2", "--out", "searched", cwd=place)
+    full = ("--set", "tuning.method=full", "--set", "training.epochs=8")
+    done = command("run", "own.toml", *full, "--sweep", "training.lr=1e-5,3e-3", "--out", "searched", cwd=place)
     assert done.returncode == 0, done.stderr
     assert "* best on dev: run again with fresh seeds" in done.stdout
     assert "own-2-final" in done.stdout
     rows = list(csv.DictReader((place / "searched" / "table.csv").open(newline="")))
-    assert [row["training.lr"] for row in rows][:2] == ["1e-05", "0.01"]
-    assert [row["test_mean"] != "" for row in rows] == [False, False, True]
+    assert [row["training.lr"] for row in rows][:2] == ["1e-05", "0.003"]
+    assert {row["setting"]: row["test_mean"] != "" for row in rows} == {
+        "own-1": False, "own-2": False, "own-2-final": True, "tfidf": True,
+    }  # fmt: skip
 
 
 def test_settings_that_would_make_names_lie_are_refused(place: Path) -> None:
