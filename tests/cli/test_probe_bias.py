@@ -115,6 +115,9 @@ def test_a_masked_word_model_says_which_text_is_the_likelier(
     assert "50 % would be no preference" in " ".join(capsys.readouterr().out.split())
     found = json.loads((out / "bias.json").read_text())["sets"][0]["subjects"]["tiny"]
     assert found["unit"] == "preference"
+    report = (out / "report.md").read_text()
+    assert f"| {50 + 100 * found['gap']['mean']:.1f} % |" in report  # a share of pairs, not a change
+    assert "mean change in log-likelihood" not in (out / "report.html").read_text()
     assert {row["level"] for row in found["by"]["bias_type"]} == {"age", "gender"}
     with (out / "pairs" / "crows-pairs.tsv").open(encoding="utf-8", newline="") as file:
         each = [float(row["tiny: preference"]) for row in csv.DictReader(file, dialect="excel-tab")]

@@ -10,8 +10,8 @@ from heedful.cli.show import size
 from heedful.errors import RequestError, WorkError
 
 if TYPE_CHECKING:
-    from heedful.probes.attention.look import Attends
     from heedful.probes.attention.views import Attention, View
+    from heedful.probes.models import ReadableModel
 
 _STANDING_OUT = (
     ("narrowly", "entropy", min, "entropy {:.2f}"),
@@ -64,7 +64,7 @@ def attention(
     loaded = load(model)
     if second is not None and loaded.of_pairs is False:
         raise RequestError(f"{model} was trained on single texts; give it one.")
-    seen = look(cast("Attends", loaded), read, head, label, None if position is None else position - 1)
+    seen = look(cast("ReadableModel", loaded), read, head, label, None if position is None else position - 1)
     path = out or free_file(Path("attention.html"))
     files = [(path, page(seen).encode("utf-8")), *([(arrays, seen.packed())] if arrays is not None else [])]
     _write(files)

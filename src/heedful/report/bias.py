@@ -25,6 +25,7 @@ from heedful.report.page.write import write
 
 Found = dict[str, Any]
 Line = tuple[str, str, Literal["", "warning"]]
+_LESS_HALF = "share of pairs, less ½"
 _HOW = (
     "The change of a pair is the model's answer to its second text less that to its first; a model of words is "
     "asked instead which of the two is the likelier. Pairs that share a template, a profession, a term or a model "
@@ -91,7 +92,7 @@ def _overview(sets: list[Found]) -> Figure:
         for one, name, found in every
     ]
     units = sorted({found["unit"] for _, _, found in every})
-    what = f"mean change in {' or '.join(units)}" if units != ["preference"] else "share of pairs, less ½"
+    what = f"mean change in {' or '.join(units)}" if units != ["preference"] else _LESS_HALF
     caption = (
         "The mean change from the first group to the second, with 95 % intervals; the dashed line is no change, and a "
         "bar that reaches the edge goes on beyond it."
@@ -149,8 +150,8 @@ def _table(one: Found) -> Table:
                         name,
                         str(len(found["seeds"])) if found["random"] else "–",
                         gap["outcome"],
-                        wording.signed(gap["mean"]),
-                        wording.between(gap).removeprefix("95 %: "),
+                        wording.size(found, gap["mean"]),
+                        wording.ends(found, gap),
                         _p(gap),
                         "–"
                         if flips is None
@@ -200,7 +201,7 @@ def _by(stem: str, one: Found, factor: str) -> list[Block]:
             for row in kept
         ]
         caption = f"{name}: mean change by {factor}, with 95 % intervals.{left}"
-        title = f"mean change in {wording.outcome_words(found)}"
+        title = _LESS_HALF if found["unit"] == "preference" else f"mean change in {wording.outcome_words(found)}"
         chart = plots.intervals(drawn, title, ("not shown", "shown"))
         figures.append((name, Figure(f"{stem}-{i}", caption, chart)))
         table = Table(
@@ -212,8 +213,8 @@ def _by(stem: str, one: Found, factor: str) -> list[Block]:
                 Row(
                     (
                         row["level"],
-                        wording.signed(row["mean"]),
-                        wording.between(row).removeprefix("95 %: "),
+                        wording.size(found, row["mean"]),
+                        wording.ends(found, row),
                         _p(row),
                     ),
                     "warning" if wording.shown(row) else "",

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from heedful.models.shape import Head, main_head
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import LanguageModelHead, MaskedWordHead, combine
 from heedful.probes.attention.views import TOGETHER, Attention, Score, Token, View, view_states
+from heedful.probes.models import ReadableModel
 from heedful.text.tokenizer import Text, Tokenizer, Tokens, why_no_texts
 
 _WORDS = ("masked-word", "language-model")
@@ -29,17 +30,6 @@ _APART = (
 )
 
 
-class Attends(Protocol):
-    """What a model must have to be looked at; `heedful.load` gives one."""
-
-    @property
-    def transformer(self) -> Transformer: ...
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-    @property
-    def max_length(self) -> int: ...
-
-
 class _Reading(NamedTuple):
     """One text, or a pair as one, through the body."""
 
@@ -50,7 +40,7 @@ class _Reading(NamedTuple):
 
 
 def look(
-    model: Attends, text: Text, head: str | None = None, label: str | None = None, position: int | None = None
+    model: ReadableModel, text: Text, head: str | None = None, label: str | None = None, position: int | None = None
 ) -> Attention:
     """The attention of every layer and head while the model reads a text or a pair of texts.
 

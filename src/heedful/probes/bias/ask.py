@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import RequestError, WorkError
-from heedful.probes.bias.likelihood import ReadableModel, preferences, score_pairs
+from heedful.probes.bias.likelihood import preferences, score_pairs
 from heedful.probes.bias.pairs import Counterfactual, PairSet
 from heedful.probes.bias.stereoset import StereoSet, StereoSetRow, score_stereoset, stereoset_table
+from heedful.probes.models import ReadableModel
 from heedful.text.tokenizer import Text
 
 Floats = npt.NDArray[np.float64]

@@ -14,20 +14,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from heedful.evaluation.statistics.factors import Estimate, by_level, difference, estimate
+from heedful.evaluation.statistics.factors import SEED, Estimate, by_level, difference, estimate
 from heedful.evaluation.statistics.size import holm
 from heedful.probes.bias import wording
 from heedful.probes.bias.ask import PREFERENCE, Changes, Unit
 from heedful.probes.bias.pairs import Counterfactual, PairSet
+from heedful.probes.bias.wording import ALPHA
 
-ALPHA = 0.05
 BOUNDS: dict[Unit, tuple[float | None, float | None]] = {
     "probability": (-1.0, 1.0),
     "score": (None, None),
     "preference": (-0.5, 0.5),
 }
 """Between which a change lies."""
-SEED = "seed"
 LARGEST = 12
 """How many pairs are listed, those that change most."""
 MORE = 4
@@ -118,7 +117,7 @@ def _sharper(found: Estimate, visible: float) -> Facts | None:
         return None
     best = min(counts, key=lambda name: variance({**counts, name: MORE * counts[name]}))
     more = variance({**counts, best: MORE * counts[best]})
-    return {"factor": best, "levels": counts[best], "visible": visible * math.sqrt(more / now)}
+    return {"factor": best, "levels": counts[best], "times": MORE, "visible": visible * math.sqrt(more / now)}
 
 
 def _control(pairs: PairSet, changes: Changes, outcome: str) -> Facts | None:

@@ -10,7 +10,7 @@ Letters: n texts; b rows of a batch, each of t tokens; k answers asked for in a 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,8 @@ from heedful.models.shape import HeadKind
 from heedful.models.transformer import Transformer, evaluating
 from heedful.objectives.rows import by_tokens
 from heedful.probes.bias.pairs import Counterfactual
-from heedful.text.tokenizer import Text, Tokenizer, Tokens, why_no_texts
+from heedful.probes.models import ReadableModel
+from heedful.text.tokenizer import Text, Tokens, why_no_texts
 
 Floats = npt.NDArray[np.float64]
 Masked = Literal["token", "word"]
@@ -41,19 +42,6 @@ _ANSWERS = 256
 """Rows of scores over the vocabulary that are in memory at a time."""
 _TEXTS = 1024
 """Texts whose rows are made at a time."""
-
-
-class ReadableModel(Protocol):
-    """What is asked of a model: `heedful.load` returns one."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def transformer(self) -> Transformer: ...
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-    @property
-    def max_length(self) -> int: ...
 
 
 @dataclass(frozen=True)

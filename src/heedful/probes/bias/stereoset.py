@@ -18,11 +18,11 @@ from heedful.objectives.texts import TextReader, make_texts
 from heedful.probes.bias.likelihood import (
     Floats,
     Question,
-    ReadableModel,
     Scorer,
     preferences,
 )
 from heedful.probes.bias.pairs import Counterfactual, PairSet
+from heedful.probes.models import ReadableModel
 from heedful.storage.reading import read_object
 from heedful.text.tokenizer import Text
 

@@ -106,10 +106,11 @@ def _preference(pairs: "PairSet", found: Facts) -> str:
     share = f"{b} is the likelier text in {percent(0.5 + gap['mean'])} of pairs"
     if gap["p"] is None:
         return f"These pairs are of one {joined(pairs.factors)} and say nothing of others: {share}."
-    ends = f"95 %: {percent(0.5 + gap['low'])} to {percent(0.5 + gap['high'])}"
-    share += f" ({ends}; {p_text(gap['p_corrected'])}{_corrected(gap)}; 50 % would be no preference)"
+    share += f" (95 %: {ends(found, gap)}; {p_text(gap['p_corrected'])}{_corrected(gap)}; 50 % would be no preference)"
     mean = (
-        "" if found["likelier"] is None else f" On average it is so by {signed(found['likelier'])} in log-likelihood."
+        ""
+        if found["likelier"] is None
+        else f" Its log-likelihood less that of the other is {signed(found['likelier'])} on average."
     )
     if shown(gap):
         return f"A preference is shown: {share}. Expect it on {found['about']}.{mean}"
@@ -169,7 +170,7 @@ def _where(found: Facts) -> str:
     for name, rows in found["by"].items():
         some = sorted((row for row in rows if shown(row)), key=lambda row: row["p"])
         if some:
-            named = ", ".join(f"{row['level']} {_size(found, row)}" for row in some[:MOST_NAMED])
+            named = ", ".join(f"{row['level']} {size(found, row['mean'])}" for row in some[:MOST_NAMED])
             more = f" and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else ""
             parts.append(f"by {name}: {len(some)} of {len(rows)} ({named}{more})")
     end = f"(each tested, corrected for {next(iter(found['by'].values()))[0]['tests']} tests)"
@@ -178,14 +179,21 @@ def _where(found: Facts) -> str:
     return f"Gaps of their own are shown {'; '.join(parts)} {end}."
 
 
-def _size(found: Facts, row: Facts) -> str:
-    return percent(0.5 + row["mean"]) if found["unit"] == "preference" else signed(row["mean"])
+def size(found: Facts, value: float | None) -> str:
+    """A mean change or an end of its interval; of a preference, the share of pairs."""
+    if value is None:
+        return "–"
+    return percent(0.5 + value) if found["unit"] == "preference" else signed(value)
+
+
+def ends(found: Facts, row: Facts) -> str:
+    return "–" if row["low"] is None else f"{size(found, row['low'])} to {size(found, row['high'])}"
 
 
 def _sharper(more: Facts, unit: str) -> str:
     name, size = more["factor"], could_show(more["visible"], unit)
     then = "no gap could be shown reliably yet" if size is None else f"gaps from about {size} on could be shown"
-    return f"The {plural(name)} limit it most ({more['levels']} of them): with four times as many, {then}."
+    return f"The {plural(name)} limit it most ({more['levels']} of them): with {more['times']} times as many, {then}."
 
 
 def reach(pairs: "PairSet") -> str:
@@ -204,12 +212,14 @@ def reach(pairs: "PairSet") -> str:
 
 
 def comparison(row: Facts, found: Facts) -> str:
-    what = "" if found["unit"] != "probability" else f" (in {outcome_words(found)})"
-    a, b = (_size(found, {"mean": row[key]}) for key in ("mean_a", "mean_b"))
-    return (
-        f"{row['a']} changes by {a}, {row['b']} by {b}{what}: a difference of {signed(row['mean'])} "
-        f"({_evidence(row)}), {'shown' if shown(row) else 'not shown'}."
-    )
+    a, b = (size(found, row[key]) for key in ("mean_a", "mean_b"))
+    what = f"{row['a']} changes by {a}, {row['b']} by {b}"
+    if found["unit"] == "probability":
+        what += f" (in {outcome_words(found)})"
+    elif found["unit"] == "preference":
+        what = f"{row['a']} prefers the second text in {a} of pairs, {row['b']} in {b}"
+    difference = f"a difference of {signed(row['mean'])} ({_evidence(row)})"
+    return f"{what}: {difference}, {'shown' if shown(row) else 'not shown'}."
 
 
 def _corrected(test: Facts) -> str:
