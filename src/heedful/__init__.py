@@ -3,12 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
-__all__ = ["Model", "RequestError", "Run", "Study", "WorkError", "load", "probe_bias", "results", "run"]
+__all__ = [
+    "Average", "Fuse", "Model", "RequestError", "Run", "Stack", "Study", "WorkError", "load", "probe_bias", "results", "run",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from heedful.api import Model, load, run
     from heedful.errors import RequestError, WorkError
     from heedful.findings import Run, Study, results
+    from heedful.models.composition import Average, Fuse, Stack
     from heedful.probing import probe_bias
 
 
@@ -26,6 +29,10 @@ def __getattr__(name: str) -> Any:
         from heedful import findings
 
         return getattr(findings, name)
+    if name in {"Average", "Fuse", "Stack"}:
+        from heedful.models import composition
+
+        return getattr(composition, name)
     if name == "probe_bias":
         from heedful import probing
 

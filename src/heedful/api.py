@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -10,8 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from heedful.checkpoints.adapter_directory import ADAPTER_FILES, add_stored, stored_files
 from heedful.checkpoints.dialect import SLOTS
-from heedful.checkpoints.directory import Checkpoint, read_model, write_model
+from heedful.checkpoints.directory import Checkpoint, read_model, write_files, write_model
 from heedful.checkpoints.finding import find
 from heedful.checkpoints.heads import NewHead
 from heedful.checkpoints.tfidf import is_tfidf, read_tfidf, write_tfidf
@@ -19,12 +21,16 @@ from heedful.errors import RequestError
 from heedful.evaluation.calibration import apply as probabilities
 from heedful.evaluation.tfidf import TfidfModel
 from heedful.findings import Study
+from heedful.models.adapters import Merged, activate, head_through, merge, unmerge
 from heedful.models.batch import Batch, pad
+from heedful.models.composition import Composition, Fuse, parse_composition, parts_of
 from heedful.models.shape import HeadKind, Shape, main_head
 from heedful.models.transformer import Transformer, evaluating
 from heedful.objectives.texts import Item, TextReader, make_pairs, make_texts
+from heedful.storage.directories import replace_directory
 from heedful.text.tokenizer import Text, Tokenizer, Tokens, why_no_texts
 from heedful.training.device import pick_device
+from heedful.tuning.fusion_use import text_weights
 
 Pooling = Literal["cls", "first", "mean", "max", "last"]
 _WINDOW = 8192  # texts tokenised and sorted at a time, so that memory does not grow with the input
@@ -106,6 +112,7 @@ class Model:
     def __init__(self, checkpoint: Checkpoint, source: str) -> None:
         self.checkpoint = checkpoint
         self.source = source
+        self._merged: Merged | None = None
 
     @property
     def transformer(self) -> Transformer:
@@ -143,6 +150,74 @@ class Model:
     def save(self, directory: str | Path) -> None:
         """Write a model directory in one step: a crash leaves what was there before, or the whole new directory."""
         write_model(Path(directory).expanduser(), self.checkpoint)
+
+    # Adapters
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of those that the model has."""
+        return tuple(self.transformer.adapters)
+
+    @property
+    def active(self) -> Composition | None:
+        """The adapters that `encode` and probes use: at first those of the main head. `predict` uses the head's own."""
+        return self.transformer.active
+
+    def activate(self, adapters: Composition | None) -> None:
+        """Use these adapters from now on, and no others: a name, a composition or one that is written, such as
+        "stack(a, fuse(b, c))"; None: none."""
+        activate(self.transformer, _composed(adapters))
+
+    def load_adapter(
+        self, source: str | Path, name: str | None = None, head: str | bool = True, revision: str | None = None
+    ) -> str:
+        """Add an adapter, or the fusion of adapters that are there: a directory as AdapterHub, PEFT or heedful writes it,
+        that of a model with one adapter, or a hub id. Returns its name.
+
+        Its head, if it has one, is added under the adapter's name, or under another (`head`); False leaves it away.
+        """
+        checkpoint = self.checkpoint
+        added, sources = add_stored(self.transformer, checkpoint.family, source, name, head, revision)
+        checkpoint.sources |= sources
+        return added
+
+    def save_adapter(self, directory: str | Path, name: str, head: str | bool = True) -> None:
+        """Write one adapter, or a fusion named as in "fuse(a, b)", as a small directory that AdapterHub or PEFT reads,
+        with the head that reads through it (`head`: which, if there are several; False: none)."""
+        target = Path(directory).expanduser()
+        files = stored_files(self.checkpoint, _composed(name), head)
+        replace_directory(target, lambda into: write_files(files, into), ADAPTER_FILES)
+
+    def merge(self) -> None:
+        """Make the low-rank adapters in use a part of the weights; `unmerge` undoes it to the bit."""
+        self._merged = merge(self.transformer)
+        for name in self._merged.adapters:
+            self.checkpoint.sources = {
+                k: v for k, v in self.checkpoint.sources.items() if not k.startswith(f"adapters.{name}.")
+            }
+
+    def unmerge(self) -> None:
+        if self._merged is None:
+            raise RequestError("nothing was merged, so there is nothing to undo.")
+        unmerge(self.transformer, self._merged)
+        self.checkpoint.sources |= {
+            n: "merged and unmerged" for n, _ in self.transformer.named_parameters() if n not in self.checkpoint.sources
+        }
+        self._merged = None
+
+    def fusion_weights(self, texts: Iterable[Text]) -> "FusionWeights":
+        """Which adapter the fusion in use takes for each text, layer by layer."""
+        rows = _checked(texts, self.source, pairs=None)
+        fuses = [part for part in parts_of(self.active or "") if isinstance(part, Fuse)]
+        if len(fuses) != 1:
+            raise RequestError(f"{self.source}: no fusion is in use; activate one, such as fuse(a, b).")
+        first, second = _columns(rows)
+        segments = self.shape.segments > 1
+        items = make_texts(self.tokenizer, first, second or None, self.max_length, segments=segments)
+        with evaluating(self.transformer):
+            found = text_weights(self._reader, items)
+        weights = np.stack([w.numpy() for w in found.values()], axis=1)
+        return FusionWeights(fuses[0].names, tuple(found), weights)
 
     def __repr__(self) -> str:
         s = self.shape
@@ -193,13 +268,19 @@ class Model:
         return features
 
     def predict(
-        self, texts: Iterable[Text], batch_size: int = 32, head: str | None = None, raw: bool = False
+        self,
+        texts: Iterable[Text],
+        batch_size: int = 32,
+        head: str | None = None,
+        raw: bool = False,
+        adapters: Composition | None = None,
     ) -> "Predictions":
         """A label and the probability of every class for each text or pair, in their order; a score for a regression.
 
         Texts beyond the length that the model was trained with are cut or read in chunks, as they were in training.
         `head`: which classifier, where the model has several; default: "classify", or the only one. Probabilities are
-        calibrated, as the head was after training; `raw` gives them as they were before that.
+        calibrated, as the head was after training; `raw` gives them as they were before that. `adapters`: others than
+        those through which the head was trained to read.
         """
         name = self._classifier(head)
         shape = self.transformer.head_shapes[name]
@@ -210,7 +291,8 @@ class Model:
         tokenizer = self.tokenizer
         scores = np.empty((len(texts), len(labels)))
         cut = 0
-        with torch.inference_mode(), evaluating(self.transformer):
+        through = head_through(self.transformer, name, _composed(adapters))
+        with torch.inference_mode(), evaluating(self.transformer), through:
             for start in range(0, len(texts), _WINDOW):
                 if towers or shape.chunked:
                     items = self._items(towers, texts[start : start + _WINDOW])
@@ -311,6 +393,17 @@ class WordModel:
 Predictor = Model | WordModel
 
 
+@dataclass(frozen=True)
+class FusionWeights:
+    """How much each adapter of a fusion counts, as means over the tokens of each text."""
+
+    adapters: tuple[str, ...]
+    layers: tuple[tuple[str, int], ...]
+    """The place ("attention" or "feed_forward") and number of each layer with a fusion, from the bottom up."""
+    weights: npt.NDArray[np.float32]
+    """(texts, layers, adapters); the last axis adds up to 1."""
+
+
 class Predictions:
     """`labels` (n) and `probabilities` (n, classes) with the classes' `names`; `scores` (n) alone for a regression."""
 
@@ -324,6 +417,10 @@ class Predictions:
     @classmethod
     def of_scores(cls, names: tuple[str, ...], raw_nk: npt.NDArray[np.float64], truncated: int) -> "Predictions":
         return cls(names, raw_nk[:, 0] if len(names) == 1 else probabilities(raw_nk), truncated)
+
+
+def _composed(adapters: Composition | None) -> Composition | None:
+    return parse_composition(adapters) if isinstance(adapters, str) else adapters
 
 
 def _checked(texts: Iterable[Text], source: str, pairs: bool | None) -> list[Text]:

@@ -127,7 +127,7 @@ def test_the_tables_of_a_union_say_their_name(group: str, name: str) -> None:
 
 def test_those_that_come_along() -> None:
     assert "classify" in plugins.names("objective")
-    assert plugins.names("tuning") == ["cosine", "frozen", "full"]
+    assert plugins.names("tuning") == ["adapter", "bias", "cosine", "frozen", "full", "fusion", "lora"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """A model directory, whole: read it with every tensor accounted for, write it so that Hugging Face reads it too."""
 
+import hashlib
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from heedful.checkpoints import adapters as adapters_of
 from heedful.checkpoints import config as configs
 from heedful.checkpoints import heads as heads_of
 from heedful.checkpoints.dialect import Entry, Family
@@ -23,10 +24,12 @@ from heedful.checkpoints.heads import HEADS_FILE, NewHead, StoredHead
 from heedful.checkpoints.sentences import POOLING_FOLDER, SENTENCE_FILES, sentence_files
 from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_file, open_tensors
 from heedful.errors import RequestError
+from heedful.models.adapters import use_adapters
 from heedful.models.shape import Shape, main_head
 from heedful.models.transformer import Transformer
 from heedful.nn.blocks import FUSED, Kernels
-from heedful.storage.directories import replace_directory
+from heedful.storage.directories import link_or_copy, replace_directory
+from heedful.storage.shared import SharedStore
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 
@@ -48,10 +51,7 @@ MODEL_FILES = frozenset(
     ]
 )
 """What a model directory of ours may hold; a directory with anything else is never replaced."""
-_CARRIED = frozenset(["adapters"])
-"""Further parts that a model directory may hold. Reading a model leaves them alone; saving one over it carries them
-along."""
-MODEL_FOLDERS = _CARRIED | {POOLING_FOLDER}
+MODEL_FOLDERS = frozenset([adapters_of.FOLDER, POOLING_FOLDER])
 """The folders that a model directory of ours may hold."""
 
 
@@ -131,8 +131,22 @@ def read_model(
     main = main_head({name: stored.head for name, stored in (known | replaced).items()})
     _read_labels(path, config, transformer, known, main, has_notes=notes is not None)
     _fill(directory, dialect, checkpoint, entries, tensors, drawn, seed)
+    adapters_of.put_all(transformer, dialect.name, directory, checkpoint.sources.update)
+    _use_adapters(path, transformer)
     checkpoint.tokenizer = _tokenizer(directory, dialect, shape)
     return checkpoint
+
+
+def _use_adapters(path: Path, transformer: Transformer) -> None:
+    """Those of the main head, once it is sure that those of every head are there."""
+    for name, head in transformer.head_shapes.items():
+        try:
+            use_adapters(transformer, head)
+        except RequestError as error:
+            raise RequestError(f"{path}: heedful.heads.{name}.adapters: {error}") from None
+    main = main_head(transformer.head_shapes)
+    if main is not None:
+        use_adapters(transformer, transformer.head_shapes[main])
 
 
 def _plain_names(directory: Path, family: Family, stored: Mapping[str, Stored]) -> dict[str, Stored]:
@@ -277,8 +291,9 @@ def _tokenizer(directory: Path, family: Family, shape: Shape) -> Tokenizer | Non
     return tokenizer
 
 
-def write_model(directory: Path, checkpoint: Checkpoint) -> None:
-    """Into a directory that appears, or takes the place of an older model there, in one step."""
+def write_model(directory: Path, checkpoint: Checkpoint, shared: SharedStore | None = None) -> None:
+    """Into a directory that appears, or takes the place of an older model there, in one step. With a store to share, the
+    file of the body is one with that of every other model with the same body that was written with it."""
     transformer, family = checkpoint.transformer, FAMILIES[checkpoint.family]
     wrong = family.cannot_say(transformer.shape)
     if wrong:
@@ -298,25 +313,68 @@ def write_model(directory: Path, checkpoint: Checkpoint) -> None:
         checkpoint.extra,
     )
     content["heedful"] = heads_of.write_notes(heads)
-    files = stored_tensors(checkpoint, {name: p.detach().cpu() for name, p in transformer.named_parameters()})
+    own = ("body.", "heads.")
+    files = stored_tensors(
+        checkpoint, {name: p.detach().cpu() for name, p in transformer.named_parameters() if name.startswith(own)}
+    )
 
     def write(into: Path) -> None:
         (into / "config.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        try:
-            for file, tensors in files.items():
-                save_file(tensors, into / file, metadata={"format": "pt"})
-        except SafetensorError as error:  # the library's word for a full disk too
-            raise OSError(str(error).removeprefix("Error while serializing: ")) from None
+        for file, tensors in files.items():
+            if file == SAFETENSORS and shared is not None:
+                _link_tensors(tensors, into / file, shared)
+            else:
+                save_tensors(tensors, into / file)
         if checkpoint.tokenizer is not None:
             checkpoint.tokenizer.save(into)
         for name, facts in sentence_files(transformer, checkpoint.tokenizer).items():
             (into / name).parent.mkdir(exist_ok=True)
             (into / name).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        for name in _CARRIED:
-            if (directory / name).is_dir():
-                shutil.copytree(directory / name, into / name)
+        for folder, contents in adapter_folders(checkpoint).items():
+            (into / adapters_of.FOLDER / folder).mkdir(parents=True)
+            write_files(contents, into / adapters_of.FOLDER / folder)
 
     replace_directory(directory, write, MODEL_FILES, MODEL_FOLDERS)
+
+
+def adapter_folders(checkpoint: Checkpoint) -> dict[str, adapters_of.Files]:
+    """The contents of the folder of each adapter and each fusion."""
+    transformer, family = checkpoint.transformer, checkpoint.family
+    model_name = str(checkpoint.extra.get("_name_or_path", ""))
+    folders = {name: adapters_of.adapter_files(transformer, family, name, model_name) for name in transformer.adapters}
+    fusions = {name: adapters_of.fusion_files(transformer, family, name, model_name) for name in transformer.fusions}
+    return {**folders, **fusions}
+
+
+def write_files(files: adapters_of.Files, into: Path) -> None:
+    for name, content in files.items():
+        if name.endswith(".safetensors"):
+            save_tensors(content, into / name)
+        else:
+            text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True)
+            (into / name).write_text(text + "\n", encoding="utf-8")
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    try:
+        save_file(dict(tensors), path, metadata={"format": "pt"})
+    except SafetensorError as error:  # the library's word for a full disk too
+        raise OSError(str(error).removeprefix("Error while serializing: ")) from None
+
+
+def _link_tensors(tensors: Mapping[str, Tensor], path: Path, shared: SharedStore) -> None:
+    """Written once for all that have the same tensors, then linked, where the file system can."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.numpy().data)
+    with shared.place({"tensors": digest.hexdigest()}) as folder:
+        whole = folder / "tensors.safetensors"
+        if not whole.exists():
+            part = folder / ".tensors.part"
+            save_tensors(tensors, part)
+            part.rename(whole)
+        link_or_copy(whole, path)
 
 
 def stored_tensors(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:

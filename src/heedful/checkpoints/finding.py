@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 
 from heedful.checkpoints import catalog, hub
+from heedful.checkpoints.adapters import FOLDER, files_fingerprint
 from heedful.errors import RequestError
 
 
@@ -36,10 +37,13 @@ def find(source: str | Path, revision: str | None = None) -> Path:
 
 
 def fingerprint(directory: Path) -> str:
-    """The sha256 of everything in a model directory that is read: config, weights, tokenizer."""
+    """The sha256 of everything in a model directory that is read: config, weights, tokenizer, adapters."""
     digest = hashlib.sha256()
     for path in sorted(directory.iterdir()):
         if path.is_file() and path.suffix in {".json", ".safetensors", ".bin", ".txt"}:
             with path.open("rb") as file:
                 digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    if (directory / FOLDER).is_dir():
+        for path in sorted(p for p in (directory / FOLDER).iterdir() if p.is_dir()):
+            digest.update(f"{path.name} {files_fingerprint(path)}\n".encode())
     return digest.hexdigest()

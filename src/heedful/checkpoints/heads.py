@@ -56,14 +56,14 @@ def make_head(family: Family, shape: Shape, new: NewHead) -> Head:
         raise RequestError(f"new_head={new.kind!r} needs labels=[…], the different names of its classes.")
     if new.kind not in _CLASSIFIERS and labels:
         raise RequestError(f"new_head={new.kind!r} has no labels of its own; leave labels out.")
-    head = _as_theirs(family, shape, new.kind, len(labels))
+    head = as_theirs(family, shape, new.kind, len(labels))
     reads = new.reads or head.reads
     return dataclasses.replace(
         head, reads=reads, labels=labels, chunked=new.chunked, dropout=new.dropout, pairs=new.pairs
     )
 
 
-def _as_theirs(family: Family, shape: Shape, kind: HeadKind, classes: int) -> Head:
+def as_theirs(family: Family, shape: Shape, kind: HeadKind, classes: int) -> Head:
     dialect = family.heads[kind]
     outputs = classes if kind in _CLASSIFIERS else 2 if kind == "next-sentence" else 0
     activation, input_dropout = dialect.activation(shape), dialect.input_dropout
@@ -90,7 +90,7 @@ def home(family: Family, shape: Shape, name: str, head: Head) -> str:
     has_class = any(head.kind in kinds for kinds in family.architectures.values())
     if not has_class or name != SLOTS[head.kind] or head.chunked:
         return HEADS_FILE
-    theirs = _as_theirs(family, shape, head.kind, head.classes)
+    theirs = as_theirs(family, shape, head.kind, head.classes)
     ours = dataclasses.replace(head, labels=(), dropout=None, of_pairs=None, temperature=1.0)
     return SAFETENSORS if ours == theirs else HEADS_FILE
 
@@ -138,7 +138,7 @@ def foreign_heads(
         kinds.append("language-model")
     return {
         SLOTS[kind]: StoredHead(
-            _as_theirs(family, shape, kind, _classes(family, kind, tensors, shape.width)), SAFETENSORS
+            as_theirs(family, shape, kind, _classes(family, kind, tensors, shape.width)), SAFETENSORS
         )
         for kind in kinds
     }
@@ -177,10 +177,10 @@ def read_notes(path: Any, config: Mapping[str, Any], family: Family) -> dict[str
     heads = notes.get("heads")
     if not isinstance(heads, dict):
         raise RequestError(f"{path}: heedful.heads is not an object of names and descriptions.")
-    return {name: _read_note(path, family, name, note) for name, note in heads.items()}
+    return {name: read_note(path, family, name, note) for name, note in heads.items()}
 
 
-def _read_note(path: Any, family: Family, name: str, note: Any) -> StoredHead:
+def read_note(path: Any, family: Family, name: str, note: Any) -> StoredHead:
     check_name(f"{path}: heedful.heads", name)
     place = f"{path}: heedful.heads.{name}"
     keys = {field.name for field in dataclasses.fields(Head)} | {"file"}
@@ -219,6 +219,10 @@ def _read_note(path: Any, family: Family, name: str, note: Any) -> StoredHead:
         raise RequestError(f"{place}.pairs: only a classifier in {HEADS_FILE} reads pairs in towers.")
     if not isinstance(note["of_pairs"], bool | None):
         raise RequestError(f"{place}.of_pairs = {shown(note['of_pairs'])} is neither true nor false.")
+    if not isinstance(note["adapters"], str) or (note["adapters"] and note["file"] == SAFETENSORS):
+        raise RequestError(
+            f"{place}.adapters = {shown(note['adapters'])} does not say adapters of a head in {HEADS_FILE}."
+        )
     if note["file"] == SAFETENSORS and name != SLOTS[note["kind"]]:
         raise RequestError(f"{place}: a head of that name and kind is not in {SAFETENSORS}.")
     content = {key: note[key] for key in keys - {"file", "labels"}}

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,21 @@ def is_hub_id(source: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", source) is not None and ".." not in source
 
 
-def fetch(repo: str, revision: str | None = None, into: Path | None = None) -> Path:
-    """The directory of a hub model: from the cache if it is up to date there, else fetched. `into`: not the cache."""
+def fetch(
+    repo: str, revision: str | None = None, into: Path | None = None, only: Collection[str] | None = None
+) -> Path:
+    """The directory of a hub model: from the cache if it is up to date there, else fetched. `into`: not the cache.
+    `only`: these files, as far as they are there, instead of those of a model."""
     import huggingface_hub as hub
     from huggingface_hub import constants, errors
 
     if constants.HF_HUB_OFFLINE:
-        return _from_cache(repo, revision, "HF_HUB_OFFLINE is set")
+        return _from_cache(repo, revision, "HF_HUB_OFFLINE is set", only)
     try:
         with quietly():
             info = hub.HfApi().model_info(repo, revision=revision, files_metadata=True)
             sizes = {s.rfilename: s.size or 0 for s in info.siblings or []}
-            wanted = choose_files(repo, list(sizes))
+            wanted = choose_files(repo, list(sizes)) if only is None else [n for n in sizes if n in only]
             absent = [n for n in wanted if into or not _is_cached(repo, n, info.sha)]
             if absent:
                 count = f"{len(absent)} file{'s' if len(absent) > 1 else ''}"
@@ -52,11 +56,11 @@ def fetch(repo: str, revision: str | None = None, into: Path | None = None) -> P
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError) as error:
         if isinstance(error, OSError) and error.errno in (28, 13, 30):  # no space, no permission, read-only
             raise WorkError(f"{repo}: could not be stored ({error.strerror}: {error.filename}).") from None
-        return _after_failure(repo, revision, into, error)
+        return _after_failure(repo, revision, into, error, only)
     except Exception as error:
         # The client's own transport errors have no common base that is stable over its releases.
         if type(error).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3"):
-            return _after_failure(repo, revision, into, error)
+            return _after_failure(repo, revision, into, error, only)
         raise
 
 
@@ -73,25 +77,28 @@ def choose_files(repo: str, names: list[str]) -> list[str]:
     raise RequestError(f"{repo}: the hub has no model.safetensors and no pytorch_model.bin of it.")
 
 
-def _after_failure(repo: str, revision: str | None, into: Path | None, error: BaseException) -> Path:
+def _after_failure(
+    repo: str, revision: str | None, into: Path | None, error: BaseException, only: Collection[str] | None
+) -> Path:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     if into is None:
         with contextlib.suppress(WorkError):
-            cached = _from_cache(repo, revision, "")
+            cached = _from_cache(repo, revision, "", only)
             say(f"the hub cannot be reached ({reason}); using the copy of {repo} in its cache")
             return cached
     raise WorkError(f"{repo}: no directory here, and the hub cannot be reached ({reason}); check path or network.")
 
 
-def _from_cache(repo: str, revision: str | None, why: str) -> Path:
+def _from_cache(repo: str, revision: str | None, why: str, only: Collection[str] | None = None) -> Path:
     import huggingface_hub as hub
     from huggingface_hub import errors
 
     # Not through snapshot_download, which counts a snapshot without the files that we never want as incomplete.
     with contextlib.suppress(errors.HFValidationError):
-        config = hub.try_to_load_from_cache(repo, "config.json", revision=revision)
-        if isinstance(config, str) and any((Path(config).parent / name).exists() for name in _WEIGHTS):
-            return Path(config).parent
+        for name in ("config.json",) if only is None else only:
+            file = hub.try_to_load_from_cache(repo, name, revision=revision)
+            if isinstance(file, str) and (only or any((Path(file).parent / w).exists() for w in _WEIGHTS)):
+                return Path(file).parent
     raise WorkError(
         f"{repo}: not in the hub's cache, and {why}; fetch it once with the network on, or name a local directory."
     )

@@ -87,6 +87,16 @@ def open_file(directory: Path, file: str) -> dict[str, Stored]:
     return _with_sane_names(directory, dict(_safetensors(inside(directory, file))))
 
 
+def open_either(directory: Path, safe: str, old: str) -> dict[str, Stored]:
+    """The safetensors file of this name or, where there is none, the old file through the restricted loader; {} if there
+    is neither."""
+    if path := existing(directory, safe):
+        return _with_sane_names(directory, dict(_safetensors(path)))
+    if path := existing(directory, old):
+        return _with_sane_names(directory, dict(_pytorch_bin(path)))
+    return {}
+
+
 def _with_sane_names(directory: Path, stored: dict[str, Stored]) -> dict[str, Stored]:
     for name, tensor in stored.items():
         if not _is_sane(name):

@@ -29,6 +29,13 @@ class States(NamedTuple):
     """If one was given: that one with this call's tokens added."""
 
 
+class Below(NamedTuple):
+    """States (b, t, d) after the first `blocks` blocks, computed before: the blocks above go on from them."""
+
+    x_btd: Tensor
+    blocks: int
+
+
 @dataclass(frozen=True)
 class Memory:
     """What a body with cross attention looks at: another body's states, say."""

@@ -84,6 +84,8 @@ class Head:
     """None: as `Shape.head_dropout` says."""
     input_dropout: bool = True
     """Of a two-layer head: whether there is dropout before its first layer too."""
+    adapters: str = ""
+    """The adapters through which it reads the body, as `heedful.models.composition` writes them; "": none."""
     temperature: float = 1.0
     """What its scores were divided by when it was calibrated: its weights hold that already."""
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from heedful.models.batch import Batch
-from heedful.models.body import Cache, Memory, States
+from heedful.models.body import Below, Cache, Memory, States
 from heedful.models.kinds import ATTENTION_KINDS
 from heedful.models.shape import Shape
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.attention import MemoryAttention
-from heedful.nn.blocks import FUSED, Block, FeedForward, Kept, Kernels, Read
+from heedful.nn.blocks import FUSED, Block, FeedForward, Kept, Kernels, Read, narrow
 from heedful.nn.embeddings import Embeddings
 from heedful.nn.heads import Pooler
 from heedful.nn.initial import Scale
@@ -42,16 +42,17 @@ class Stack(nn.Module):
         everything: bool = False,
         memory: Memory | None = None,
         cache: Cache | None = None,
+        below: Below | None = None,
     ) -> States:
         """`read` narrows the last block, exactly, to the rows that the caller will look at: those of a slice, or one
         for each text by its index (b). `everything` keeps the states and attention weights of all blocks.
 
         With a `cache` the batch holds the tokens that follow those in it, and the memory is given with the first of
-        them alone. `batch.real_bt` then speaks of the new tokens.
+        them alone. `batch.real_bt` then speaks of the new tokens. `below`: what `lower` gave for this batch.
         """
         self._check(batch, memory, cache)
         positions = self._positions(batch, cache)
-        x_btd: Tensor = self.embeddings(batch.ids_bt, positions, batch.segments_bt)
+        x_btd: Tensor = self._embed(batch, positions) if below is None else below.x_btd
         memory_bsm = None if memory is None else memory.states_bsm
         memory_mask = _memory_mask(batch, memory) if cache is None or not cache.layers else cache.memory_mask
         past: tuple[Kept, ...] = ()
@@ -63,6 +64,8 @@ class Stack(nn.Module):
 
         layers, weights, memory_weights, kept = [x_btd], [], [], []
         for i, block in enumerate(self.blocks):
+            if below is not None and i < below.blocks:
+                continue
             out = block(
                 x_btd,
                 mask,
@@ -80,6 +83,8 @@ class Stack(nn.Module):
                 memory_weights.append(out.memory_weights)
             if cache is not None:
                 kept.append(out.kept)
+        if below is not None and below.blocks == len(self.blocks) and read is not None:
+            x_btd = layers[-1] = narrow(x_btd, read)
         if self.norm is not None:
             x_btd = layers[-1] = self.norm(x_btd)
         grown = None if cache is None else Cache(tuple(kept), cache.positions_bs, cache.real_bs, memory_mask)
@@ -87,6 +92,18 @@ class Stack(nn.Module):
             return States(x_btd, cache=grown)
         crossed = None if self.shape.memory_width is None else tuple(memory_weights)
         return States(x_btd, tuple(layers), tuple(weights), crossed, grown)
+
+    def lower(self, batch: Batch, blocks: int) -> Below:
+        """The states after the first so many blocks: `forward` can go on from them. For texts alone, without memory."""
+        self._check(batch, None, None)
+        positions = self._positions(batch, None)
+        x_btd, mask = self._embed(batch, positions), self._mask(batch, batch.real_bt, batch.ids_bt.shape[1])
+        for block in self.blocks[:blocks]:
+            x_btd = block(x_btd, mask, (positions, positions)).x_btd
+        return Below(x_btd, blocks)
+
+    def _embed(self, batch: Batch, positions: Tensor) -> Tensor:
+        return self.embeddings(batch.ids_bt, positions, batch.segments_bt)  # type: ignore[no-any-return]
 
     def _check(self, batch: Batch, memory: Memory | None, cache: Cache | None) -> None:
         if batch.segments_bt is not None and self.embeddings.segment is None:

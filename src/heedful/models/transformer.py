@@ -4,19 +4,23 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from heedful.models.batch import Batch
-from heedful.models.body import States
+from heedful.models.body import Below, States
 from heedful.models.shape import Head, Shape
 from heedful.models.stack import Stack
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.blocks import FUSED, Kernels
 from heedful.nn.heads import LanguageModelHead, LinearHead, MaskedWordHead, Reads, TwoLayerHead, blocks_of, combine
 from heedful.nn.norms import LayerNorm
+
+if TYPE_CHECKING:  # they are put into a model by what imports it
+    from heedful.models.adapters import AdapterShape, FusionShape
+    from heedful.models.composition import Composition
 
 FIRST, LAST = slice(0, 1), slice(-1, None)
 HeadModule = LinearHead | TwoLayerHead | MaskedWordHead | LanguageModelHead
@@ -29,7 +33,11 @@ class Transformer(nn.Module):
         self.head_shapes = dict(heads or {})
         self.body = Stack(shape, kernels)
         self.heads = nn.ModuleDict({name: make_head(shape, head, kernels) for name, head in self.head_shapes.items()})
-        self._lay_out()
+        self.adapters, self.fusions = nn.ModuleDict(), nn.ModuleDict()  # see heedful.models.adapters
+        self.adapter_shapes: dict[str, AdapterShape] = {}
+        self.fusion_shapes: dict[str, FusionShape] = {}
+        self.active: Composition | None = None
+        lay_out(self)
 
     def forward(self, head: str, batch: Batch, second: Batch | None = None) -> Tensor:
         """The scores of one head: (b, classes), or (b, t, vocabulary) for a head that reads every state. `second`: the
@@ -47,13 +55,15 @@ class Transformer(nn.Module):
             return module(x, self.body.embeddings.token.weight)  # type: ignore[no-any-return]
         return module(x)  # type: ignore[no-any-return]
 
-    def features(self, reads: Reads, batch: Batch) -> Tensor:
-        """What a head with these `reads` is given: one state of each text (b, d), or every one; no more is computed."""
+    def features(self, reads: Reads, batch: Batch, below: Below | None = None) -> Tensor:
+        """What a head with these `reads` is given: one state of each text (b, d), or every one; no more is computed.
+        `below`: states of the lower blocks that are there already."""
         if reads == "last" and batch.blocks_bt is None:
-            states: States = self.body(batch, LAST if batch.real_bt is None else last_real(batch.real_bt))
+            read = LAST if batch.real_bt is None else last_real(batch.real_bt)
+            states: States = self.body(batch, read, below=below)
             return states.last[:, 0]
-        read = FIRST if reads in ("first", "pooled") else None
-        return self.pick(self.body(batch, read), reads, batch)
+        first = FIRST if reads in ("first", "pooled") else None
+        return self.pick(self.body(batch, first, below=below), reads, batch)
 
     def pick(self, states: States, reads: Reads, batch: Batch) -> Tensor:
         """The same from states that are there already."""
@@ -87,13 +97,6 @@ class Transformer(nn.Module):
         before = self.head_shapes[head]
         self.head_shapes[head] = replace(before, temperature=before.temperature * temperature)
 
-    def _lay_out(self) -> None:
-        """Store the matrices of linear maps column by column: no value changes, and a CPU multiplies short texts faster
-        (docs/log.md). Always, as the order of sums and so the last bit depends on it."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                module.weight.data = module.weight.data.T.contiguous().T
-
     def initialise(self, generator: torch.Generator, only: tuple[str, ...] = ("",)) -> None:
         """Fresh weights for the parts whose name begins with one of `only`: "body.embeddings.", "body.blocks.0.", …,
         "body.norm.", "body.pooler.", "heads.NAME."."""
@@ -104,6 +107,14 @@ class Transformer(nn.Module):
         for name, draw in parts:
             if name.startswith(only):
                 draw(generator)
+
+
+def lay_out(module: nn.Module) -> None:
+    """Store the matrices of linear maps column by column: no value changes, and a CPU multiplies short texts faster
+    (docs/log.md). Always, as the order of sums and so the last bit depends on it."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            part.weight.data = part.weight.data.T.contiguous().T
 
 
 def last_real(real_bt: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ def gelu_new(x: Tensor) -> Tensor:
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": F.gelu,
     "gelu_new": gelu_new,
+    "leaky_relu": F.leaky_relu,
     "relu": F.relu,
     "silu": F.silu,
     "tanh": torch.tanh,

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from heedful.nn.dropout import dropout as dropped
 from heedful.nn.initial import Scale, draw_linear
+from heedful.nn.linear import Linear
 
 Places = tuple[Tensor, Tensor]
 
@@ -101,19 +102,38 @@ def fused_dot_product(
 class Projections(nn.Linear):
     """W_Q, W_K and W_V as the three thirds of one matrix: self-attention needs one multiplication.
 
-    Whatever takes its place (LoRA, say) answers the same three calls.
+    `delta` is the place for a low-rank change: what it says of queries, keys and values is added. It owns no
+    parameters.
     """
+
+    delta: "ProjectionsDelta | None" = None
 
     def __init__(self, width: int) -> None:
         super().__init__(width, 3 * width)
 
+    def all_three(self, x_btd: Tensor) -> tuple[Tensor, ...]:
+        thirds = self(x_btd).chunk(3, dim=-1)
+        if self.delta is None:
+            return thirds  # type: ignore[no-any-return]
+        return tuple(y + self.delta(x_btd, third) for third, y in enumerate(thirds))
+
     def query(self, x_btd: Tensor) -> Tensor:
         d = self.in_features
-        return F.linear(x_btd, self.weight[:d], self.bias[:d])
+        q = F.linear(x_btd, self.weight[:d], self.bias[:d])
+        return q if self.delta is None else q + self.delta(x_btd, 0)
 
-    def keys_values(self, whole_bsd: Tensor) -> Tensor:
+    def keys_values(self, whole_bsd: Tensor) -> tuple[Tensor, ...]:
         d = self.in_features
-        return F.linear(whole_bsd, self.weight[d:], self.bias[d:])
+        both = F.linear(whole_bsd, self.weight[d:], self.bias[d:]).chunk(2, dim=-1)
+        if self.delta is None:
+            return both
+        return tuple(y + self.delta(whole_bsd, third) for third, y in enumerate(both, 1))
+
+
+class ProjectionsDelta(Protocol):
+    """What is added to the queries (0), keys (1) or values (2) of x; 0.0 where nothing is."""
+
+    def __call__(self, x_btd: Tensor, third: int) -> Tensor | float: ...
 
 
 class MultiHeadAttention(nn.Module):
@@ -124,7 +144,7 @@ class MultiHeadAttention(nn.Module):
         _check_heads(width, heads)
         self.heads, self.dropout = heads, dropout
         self.qkv = Projections(width)
-        self.output = nn.Linear(width, width)
+        self.output = Linear(width, width)
         self.attend = attend
 
     def forward(
@@ -139,10 +159,10 @@ class MultiHeadAttention(nn.Module):
         """x are the states to be computed. They look at the whole text, where x is only the rows of it that are read;
         before it stands what was kept of the past. Without places, queries and keys are counted from 0."""
         if whole_bsd is None:
-            q, k, v = self.qkv(x_btd).chunk(3, dim=-1)
+            q, k, v = self.qkv.all_three(x_btd)
         else:
             q = self.qkv.query(x_btd)
-            k, v = self.qkv.keys_values(whole_bsd).chunk(2, dim=-1)
+            k, v = self.qkv.keys_values(whole_bsd)
         q, k, v = (split_heads(part, self.heads) for part in (q, k, v))
         if past is not None:
             k, v = torch.cat([past.k_bhsk, k], dim=2), torch.cat([past.v_bhsk, v], dim=2)
@@ -169,7 +189,7 @@ class MemoryAttention(nn.Module):
         self.heads, self.dropout = heads, dropout
         self.query = nn.Linear(width, width)
         self.keys_values = nn.Linear(memory_width, 2 * width)
-        self.output = nn.Linear(width, width)
+        self.output = Linear(width, width)
         self.attend = attend
 
     def forward(

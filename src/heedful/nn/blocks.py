@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from heedful.nn.activations import Activation
 from heedful.nn.attention import Attend, KeysValues, MemoryAttention, Places, dot_product, fused_dot_product
 from heedful.nn.initial import Scale, draw_linear
+from heedful.nn.linear import Linear
 from heedful.nn.norms import Normalise, Residual, fused_layer_norm, layer_norm
 
 Read = slice | Tensor
@@ -31,8 +32,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, inner: int, activation: Activation) -> None:
         super().__init__()
-        self.up = nn.Linear(width, inner)
-        self.down = nn.Linear(inner, width)
+        self.up = Linear(width, inner)
+        self.down = Linear(inner, width)
         self.activation = activation
 
     def forward(self, x_btd: Tensor) -> Tensor:

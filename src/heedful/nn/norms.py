@@ -39,26 +39,28 @@ class LayerNorm(nn.Module):
         self.bias.zero_()
 
 
-class Add(nn.Module):
-    """What stands in an adapter slot when there is no adapter: the residual connection alone."""
+Slot = Callable[[Tensor, Tensor, nn.Module | None], Tensor]
+"""What joins a sublayer's output y to the stream x: called with y, x and the norm that follows (None if none does), it
+returns the stream afterwards."""
 
-    def forward(self, y: Tensor, x: Tensor, norm: nn.Module | None) -> Tensor:
-        return x + y
+
+def add(y: Tensor, x: Tensor, norm: nn.Module | None) -> Tensor:
+    """What stands in a slot when there is no adapter: the residual connection, then the norm."""
+    return x + y if norm is None else norm(x + y)
 
 
 class _Wiring(nn.Module):
     """The wiring around one sublayer f: `enter` gives what f reads, `leave` what the stream is afterwards.
 
-    `slot` is the explicit place for an adapter: a module called with f's output y, the stream x and the norm that will
-    follow (None if none does; some adapters read the normalised sum), which returns x + y or something better.
-    It is replaced by assignment; nothing is patched.
+    `slot` is the explicit place for an adapter. It is replaced by assignment; nothing is patched, and the slot owns no
+    parameters: what stands in it belongs to the model's adapters.
     """
 
     def __init__(self, norm: LayerNorm, dropout: float) -> None:
         super().__init__()
         self.norm = norm
         self.dropout = Dropout(dropout)
-        self.slot: nn.Module = Add()
+        self.slot: Slot = add
 
     def draw(self, generator: torch.Generator) -> None:
         """What stands in the slot is not the wiring's to draw."""
@@ -72,7 +74,7 @@ class PostNorm(_Wiring):
         return x
 
     def leave(self, y: Tensor, x: Tensor) -> Tensor:
-        return self.norm(self.slot(self.dropout(y), x, self.norm))  # type: ignore[no-any-return]
+        return self.slot(self.dropout(y), x, self.norm)
 
 
 class PreNorm(_Wiring):
@@ -82,7 +84,7 @@ class PreNorm(_Wiring):
         return self.norm(x)  # type: ignore[no-any-return]
 
     def leave(self, y: Tensor, x: Tensor) -> Tensor:
-        return self.slot(self.dropout(y), x, None)  # type: ignore[no-any-return]
+        return self.slot(self.dropout(y), x, None)
 
 
 Residual = PostNorm | PreNorm

@@ -220,6 +220,11 @@ class Classify(Objective):
     def cached_texts(self) -> Mapping[str, Sequence[Text]]:
         return {name: texts_of(items) for name, items in self.items.items()}
 
+    def labelled_texts(self, name: str) -> tuple[Sequence[Text], Sequence[str | None]]:
+        gold: Sequence[str | None] = self.splits[name].labels or [None] * len(self.items[name])
+        texts = [(text, label) for item, label in zip(self.items[name], gold, strict=True) for text in texts_of([item])]
+        return [text for text, _ in texts], [label for _, label in texts]
+
     def texts_are_cached(self) -> None:
         self._order_rows([1] * len(self.items["train"]))
 

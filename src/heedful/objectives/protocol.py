@@ -140,6 +140,11 @@ class Objective(ABC):
         the place that it names."""
         return {}
 
+    def labelled_texts(self, name: str) -> tuple[Sequence[Text], Sequence[str | None]]:
+        """The texts of an evaluation set as the body reads them, each with its label; None where there is none to know.
+        Two towers are two texts."""
+        return (), ()
+
     def texts_are_cached(self) -> None:  # noqa: B027 (not all care)
         """Told by a tuning that it has computed them: from now on all cost the same to read."""
 

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from heedful.errors import RequestError
+from heedful.models.adapters import use_adapters
 from heedful.models.batch import Batch, pad
+from heedful.models.body import Below
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import Reads, combine
 from heedful.text.tokenizer import Tokenizer
@@ -90,23 +92,59 @@ class CachedFeatures:
         return torch.from_numpy(self.arrays[name][rows]).to(self.device, self.dtype)
 
 
+class LowerStates:
+    """What the lower blocks, which do not move, give for every token of the texts, computed once: of each set the
+    states of all tokens (n, d) text after text, and where each text begins."""
+
+    def __init__(
+        self,
+        arrays: Mapping[str, npt.NDArray[np.floating]],
+        starts: Mapping[str, npt.NDArray[np.int64]],
+        blocks: int,
+        device: torch.device,
+    ) -> None:
+        self.arrays, self.starts, self.blocks, self.device = arrays, starts, blocks, device
+
+    def below(self, texts: Sequence[Text], length: int) -> Below:
+        """The chunks of these texts as one rectangle of this length, zero where there is padding."""
+        lengths = [len(chunk) for text in texts for chunk in text.chunks]
+        width = self.arrays[texts[0].place[0]].shape[1]
+        x_ctd = np.zeros((len(lengths), length, width), dtype=np.float32)
+        chunk = 0
+        for text in texts:
+            name, number = text.place
+            at = int(self.starts[name][number])
+            for ids in text.chunks:
+                x_ctd[chunk, : len(ids)] = self.arrays[name][at : at + len(ids)]
+                at, chunk = at + len(ids), chunk + 1
+        return Below(torch.from_numpy(x_ctd).to(self.device), self.blocks)
+
+
 class TextReader:
     """What an objective computes with: the model, and what a head reads of texts. A tuning makes it, with a cache if
-    the body does not move."""
+    the body does not move, or with the states of its lower blocks if those do not."""
 
-    def __init__(self, transformer: Transformer, device: torch.device, cache: CachedFeatures | None = None) -> None:
-        self.transformer, self.device, self.cache = transformer, device, cache
+    def __init__(
+        self,
+        transformer: Transformer,
+        device: torch.device,
+        cache: CachedFeatures | None = None,
+        lower: LowerStates | None = None,
+    ) -> None:
+        self.transformer, self.device, self.cache, self.lower = transformer, device, cache, lower
 
     def features(self, texts: Sequence[Text], reads: Reads) -> Tensor:
         """(b, d): the state that `reads` names of each text; the mean over the chunks of a long one."""
         if self.cache is not None:
             return self.cache.features(texts, reads)
         batch, owner_c = collate(texts, self.transformer.shape.pad_id, self.device)
-        return average_chunks(self.transformer.features(reads, batch), owner_c)
+        below = None if self.lower is None else self.lower.below(texts, batch.ids_bt.shape[1])
+        return average_chunks(self.transformer.features(reads, batch, below), owner_c)
 
     def inputs(self, items: Sequence[Item], head: str) -> Tensor:
-        """What the head is given of each text or pair, side by side."""
+        """What the head is given of each text or pair, side by side, through the adapters that are its own."""
         shape = self.transformer.head_shapes[head]
+        use_adapters(self.transformer, shape)
         pairs = [item for item in items if isinstance(item, Pair)]
         if shape.pairs == "joint" and not pairs:
             return self.features(cast("Sequence[Text]", items), shape.reads)

@@ -70,6 +70,16 @@ def replace_directory(
             shutil.rmtree(staging, ignore_errors=True)
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """The same file under a second name, so that it takes no room; a copy where the file system cannot."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        shutil.copyfile(source, target)
+
+
 def _remove_leftovers(target: Path) -> None:
     """Of saves that were killed; what is younger than an hour may be a save that is going on elsewhere."""
     for path in target.parent.iterdir():

@@ -59,7 +59,7 @@ def assemble(recipe: Recipe, seed: int, objective: Objective, store: SharedStore
     objective.prepare(checkpoint, facts, store)
     body = {**facts, "drawn": None if origin else seed}
     fresh = frozenset(name for name, place in checkpoint.sources.items() if place == "new" and origin)
-    around = Surroundings(recipe, seed, device, store, body, fresh)
+    around = Surroundings(recipe, seed, device, store, body, checkpoint.family, fresh)
     tuning = tuning_class(checkpoint.transformer, objective, around)
     return Assembly(objective, tuning, checkpoint, device, source, origin)
 

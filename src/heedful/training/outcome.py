@@ -58,7 +58,7 @@ def write_outcome(
         scores = known if known is not None else without_values(objective.baselines())
         unseen = () if recipe.evaluation.test else ("test",)
         metrics["baselines"] = {n: {k: v for k, v in b.items() if k not in unseen} for n, b in scores.items()}
-    return {**metrics, **objective.conclude(judgements)}
+    return {**metrics, **objective.conclude(judgements), **parts.tuning.conclude(objective)}
 
 
 def without_values(baselines: dict[str, Any]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def execute(
             metrics = write_outcome(directory, recipe, parts, progress, baselines)
         parts.tuning.finish(progress.decay)
         objective.finish(parts.checkpoint)
-        write_model(directory / "model", parts.checkpoint)
+        write_model(directory / "model", parts.checkpoint, None if parts.tuning.MOVES_BODY else store)
         if progress.pruned:
             narrator.say(f"stopped at mark {progress.marks}: behind the median of earlier settings")
             manifest["pruned"] = progress.marks
@@ -215,6 +215,9 @@ def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: As
     """A run goes on only where that leads to the same bits."""
     if manifest["model"].get("fingerprint") != parts.fingerprint:
         raise RequestError(f"{directory}: the model has changed since this run began; choose another with --out.")
+    for source, print_of in parts.tuning.made_from().items():
+        if manifest["model"].get("made_from", {}).get(source) != print_of:
+            raise RequestError(f"{directory}: {source} has changed since this run began; choose another with --out.")
     if (manifest["versions"]["torch"], manifest["device"]) != (version("torch"), str(parts.device)):
         raise RequestError(
             f"{directory}: was begun with torch {manifest['versions']['torch']} on {manifest['device']}, and would "
@@ -253,6 +256,7 @@ def _manifest(
                 "total": total + parts.tuning.set_aside,
                 "trainable": trainable + parts.tuning.set_aside,
             },
+            **({"made_from": made_from} if (made_from := parts.tuning.made_from()) else {}),
             **parts.catalogued,
         },
         "state": "running",

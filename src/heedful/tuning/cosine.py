@@ -30,9 +30,9 @@ class Cosine(Frozen):
             raise RequestError('tuning.method = "cosine" is for pairs of texts; use "frozen".')
         super().__init__(transformer, objective, around)
 
-    @staticmethod
-    def check(recipe: Recipe) -> None:
-        Frozen.check(recipe)
+    @classmethod
+    def check(cls, recipe: Recipe) -> None:
+        super().check(recipe)
         if recipe.model.pairs is not None or recipe.model.head != "linear":
             raise RequestError('tuning.method = "cosine" has its own head; leave model.pairs and model.head out.')
 

@@ -5,8 +5,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from heedful.models.flops import forward_flops
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import ONE_STATE, Reads
-from heedful.objectives.texts import CachedFeatures, Text, TextReader, pack_texts
+from heedful.objectives.texts import CachedFeatures, LowerStates, Text, TextReader, collate, pack_texts
 from heedful.tuning.protocol import Spent, Surroundings
 
 _ROWS = 32  # texts in a batch
@@ -50,6 +50,42 @@ def compute_features(
     )
 
 
+def compute_lower_states(
+    transformer: Transformer, sets: Mapping[str, Sequence[Text]], blocks: int, around: Surroundings
+) -> tuple[LowerStates, Spent]:
+    """The states after the first so many blocks, which do not move, of every token: a file for each set of texts."""
+    seconds, arrays, starts = 0.0, dict[str, np.ndarray](), dict[str, np.ndarray]()
+    with contextlib.ExitStack() as folders:
+        for name, texts in sets.items():
+            key = {**around.facts, "states": [blocks, name, str(around.device), torch.get_num_threads()]}
+            folder = folders.enter_context(around.store.place({**key, "texts": _digest(texts)}))
+            starts[name] = np.cumsum([0, *(text.tokens for text in texts)])
+            if not (folder / "features.npy").exists():
+                _compute_states(transformer, around.device, texts, starts[name], blocks, folder)
+            seconds += json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
+            arrays[name] = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
+    lengths = [len(chunk) for text in sets["train"] for chunk in text.chunks]
+    flops = forward_flops(replace(transformer.shape, layers=blocks), lengths)
+    return LowerStates(arrays, starts, blocks, around.device), Spent(flops, sum(lengths), seconds)
+
+
+def _compute_states(
+    transformer: Transformer, device: torch.device, texts: Sequence[Text], starts: np.ndarray, blocks: int, folder: Path
+) -> None:
+    def fill(array: np.ndarray, rows: list[int]) -> None:
+        some = [texts[i] for i in rows]
+        batch, _ = collate(some, transformer.shape.pad_id, device)
+        x_ctd = transformer.body.lower(batch, blocks).x_btd.float().cpu().numpy()
+        chunk = 0
+        for row, text in zip(rows, some, strict=True):
+            at = int(starts[row])
+            for ids in text.chunks:
+                array[at : at + len(ids)] = x_ctd[chunk, : len(ids)]
+                at, chunk = at + len(ids), chunk + 1
+
+    _write_features(folder, (int(starts[-1]), transformer.shape.width), texts, fill)
+
+
 def _digest(texts: Sequence[Text]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(pack_texts(texts).items()):
@@ -58,16 +94,24 @@ def _digest(texts: Sequence[Text]) -> str:
 
 
 def _compute(reader: TextReader, texts: Sequence[Text], reads: Reads, folder: Path) -> None:
+    def fill(array: np.ndarray, rows: list[int]) -> None:
+        array[rows] = reader.features([texts[i] for i in rows], reads).float().cpu().numpy()
+
+    _write_features(folder, (len(texts), reader.transformer.shape.width), texts, fill)
+
+
+def _write_features(
+    folder: Path, shape: tuple[int, int], texts: Sequence[Text], fill: Callable[[np.ndarray, list[int]], None]
+) -> None:
+    """`fill` puts into the array what belongs to the texts of these numbers."""
     started = time.monotonic()
     part = folder / ".features.npy"
-    shape = (len(texts), reader.transformer.shape.width)
     array = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=shape)
     _reserve(part)
     order = sorted(range(len(texts)), key=lambda i: -texts[i].tokens)
     with torch.inference_mode():
         for at in range(0, len(order), _ROWS):
-            rows = order[at : at + _ROWS]
-            array[rows] = reader.features([texts[i] for i in rows], reads).float().cpu().numpy()
+            fill(array, order[at : at + _ROWS])
     array.flush()
     del array
     (folder / "seconds.json").write_text(json.dumps(round(time.monotonic() - started, 3)), encoding="utf-8")

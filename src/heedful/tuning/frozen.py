@@ -66,8 +66,8 @@ class Frozen(Tuning):
             penalties = self.penalties(around.recipe)
             self.solve = partial(solve_head, self.reader, head, objective, penalties)
 
-    @staticmethod
-    def check(recipe: Recipe) -> None:
+    @classmethod
+    def check(cls, recipe: Recipe) -> None:
         table = recipe.tuning
         if recipe.model.shape is not None:
             raise RequestError(f'tuning.method = "{table.method}" on random weights learns nothing; use "full".')

@@ -30,6 +30,8 @@ class Surroundings:
     store: SharedStore
     facts: Mapping[str, Any]
     """Which body this is, for what is kept in the store."""
+    family: str
+    """In whose dialect the model is written."""
     fresh: frozenset[str]
     """Parameters that the checkpoint did not have and that were drawn: new heads, perhaps a pooler."""
 
@@ -62,6 +64,9 @@ class Tuning(ABC):
     """Tables of a recipe that `heedful compare` takes for this tuning, as far as it uses them, unless it is told
     otherwise."""
 
+    MOVES_BODY: ClassVar[bool] = True
+    """Whether weights of the body train; if not, the models of a study's runs share one file for it."""
+
     penalty: Callable[[], Tensor] | None = None
     """Added to the loss of every step, if it is there: what is penalised beside the objective's losses."""
     solve: Solve | None = None
@@ -71,8 +76,8 @@ class Tuning(ABC):
     reader: TextReader
     """What the objective computes with."""
 
-    @staticmethod  # noqa: B027 (most have nothing to refuse)
-    def check(recipe: Recipe) -> None:
+    @classmethod  # noqa: B027 (most have nothing to refuse)
+    def check(cls, recipe: Recipe) -> None:
         """Refuses a recipe that contradicts itself, before anything is read."""
 
     @classmethod
@@ -100,6 +105,10 @@ class Tuning(ABC):
     def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
         """The objective is prepared: what can be computed once is computed here."""
 
+    def made_from(self) -> dict[str, str]:
+        """The fingerprints of what it was made from beside the model, such as adapters, by what the user calls them."""
+        return {}
+
     @abstractmethod
     def trainable(self) -> dict[str, nn.Parameter]:
         """What the optimiser moves, by name."""
@@ -120,6 +129,10 @@ class Tuning(ABC):
     @abstractmethod
     def spent(self, forward_flops: int, tokens: int) -> Spent:
         """From what one forward pass of every step so far came to."""
+
+    def conclude(self, objective: Objective) -> dict[str, Any]:
+        """What metrics.json holds of how the finished model works, such as which adapter a fusion uses where."""
+        return {}
 
     def finish(self, decay: float) -> None:  # noqa: B027 (most have nothing to put back)
         """Put the model together as it will be saved. `decay`: the product of all steps' (1 − lr · weight decay) for

@@ -64,6 +64,7 @@ FAMILY = Family(
     | {"directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"}
     | {"pooler_type"},
     body=bert_body,
+    adapter_places=("encoder.layer.{i}.attention.output", "encoder.layer.{i}.output"),
     pooler="pooler.dense",
     heads={
         "linear": HeadDialect(LINEAR, "pooled"),

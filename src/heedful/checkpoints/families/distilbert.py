@@ -55,6 +55,7 @@ FAMILY = Family(
     # Sinusoidal positions are stored as a table like any other, so that the switch only matters to a new model.
     inert=COMMON_INERT | {"qa_dropout", "sinusoidal_pos_embds", "tie_weights_"},
     body=body,
+    adapter_places=("transformer.layer.{i}.attention_adapters", "transformer.layer.{i}.output_adapters"),
     heads={
         "linear": HeadDialect(pair("output", "classifier"), "first"),
         "two-layer": HeadDialect(

@@ -58,6 +58,7 @@ FAMILY = Family(
     | {"n_ctx", "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels"}
     | {"summary_first_dropout"},
     body=body,
+    adapter_places=("h.{i}.attention_adapters", "h.{i}.output_adapters"),
     heads={
         "linear": HeadDialect(tensor("output.weight", "score.weight"), "last", bias=False),
         "language-model": HeadDialect([], "every"),

@@ -13,6 +13,7 @@ FAMILY = Family(
     only=BERT_ONLY,
     inert=COMMON_INERT,
     body=bert_body,
+    adapter_places=("encoder.layer.{i}.attention.output", "encoder.layer.{i}.output"),
     pooler="pooler.dense",
     heads={
         "linear": HeadDialect(LINEAR, "first"),

@@ -1,0 +1,507 @@
+"""The adapters of a model: what each consists of, and how those in use are put into the slots of its blocks.
+
+A model owns its adapters and fusions by name (`Transformer.adapters`, `Transformer.fusions`); the slots only refer to
+those that are in use. Nothing of the body is changed but by `merge`, which can be undone to the bit.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from heedful.errors import RequestError
+from heedful.models.composition import Average, Composition, Fuse, names_of, parse_composition, parts_of
+from heedful.models.shape import Head, Shape
+from heedful.models.transformer import Transformer, lay_out
+from heedful.nn.activations import ACTIVATIONS
+from heedful.nn.adapters import (
+    Adapted,
+    AdapterReads,
+    AdapterResidual,
+    Averaged,
+    Bottleneck,
+    Change,
+    Fused,
+    Fusion,
+    Initial,
+    LinearDelta,
+    LowRank,
+    QueryKeyValueDelta,
+    Scaling,
+)
+from heedful.nn.attention import MultiHeadAttention
+from heedful.nn.blocks import Block
+from heedful.nn.linear import Linear
+from heedful.nn.norms import Slot, add
+
+Place = Literal["attention", "feed_forward"]
+PLACES: tuple[Place, ...] = ("attention", "feed_forward")
+MapName = Literal["query", "key", "value", "qkv", "attention-output", "up", "down"]
+MAPS: tuple[MapName, ...] = ("query", "key", "value", "qkv", "attention-output", "up", "down")
+_THIRDS: dict[str, int | None] = {"query": 0, "key": 1, "value": 2, "qkv": None}
+
+
+@dataclass(frozen=True)
+class BottleneckShape:
+    """Of a bottleneck adapter. The defaults are Pfeiffer's placement."""
+
+    attention: bool = False
+    """Whether one stands after attention,"""
+    feed_forward: bool = True
+    """and whether one stands after the feed-forward network."""
+    reduction: float = 16.0
+    """The body's width divided by the bottleneck's."""
+    reductions: tuple[tuple[int, float], ...] = ()
+    """Layers (from 0) with another reduction."""
+    left_out: tuple[int, ...] = ()
+    """Layers without adapters."""
+    activation: str = "relu"
+    reads: AdapterReads = "normed-sum"
+    residual: AdapterResidual = "output"
+    """See `heedful.nn.adapters.Bottleneck`."""
+    norm_before: bool = False
+    """Whether it has a norm of its own before the bottleneck,"""
+    norm_after: bool = False
+    """and after it;"""
+    residual_before_norm: bool = False
+    """and whether the residual is added before that one."""
+    joined: bool = True
+    """Whether the stream is added and the layer's norm applied afterwards."""
+    scaling: Scaling = 1.0
+    dropout: float = 0.0
+    initial: Initial = "zero"
+
+    def inner(self, width: int, layer: int) -> int:
+        return max(1, int(width // dict(self.reductions).get(layer, self.reduction)))
+
+    def stands_at(self, place: Place, layer: int) -> bool:
+        return bool(getattr(self, place)) and layer not in self.left_out
+
+    def must_agree(self) -> "BottleneckShape":
+        """What adapters that are fused or averaged have to have in common: where they stand, and what they read."""
+        return replace(
+            BottleneckShape(), attention=self.attention, feed_forward=self.feed_forward, reads=self.reads,
+            left_out=tuple(sorted(self.left_out)), residual=self.residual, joined=self.joined,
+        )  # fmt: skip
+
+
+PLACEMENTS: dict[str, BottleneckShape] = {
+    "pfeiffer": BottleneckShape(),
+    "houlsby": BottleneckShape(attention=True, reads="output", activation="silu"),
+    "parallel": BottleneckShape(reads="stream", reduction=2.0, scaling=4.0),
+}
+"""As their papers have them: one after the feed-forward network that reads the normalised sum; one after each sublayer
+that reads its output; one beside the feed-forward network."""
+
+
+@dataclass(frozen=True)
+class LowRankShape:
+    """Of low-rank changes of linear maps (LoRA)."""
+
+    maps: tuple[MapName, ...] = ("query", "value")
+    rank: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    stabilised: bool = False
+    """Whether changes are scaled by alpha/√rank instead of alpha/rank (rank-stabilised LoRA)."""
+    left_out: tuple[int, ...] = ()
+    """Layers without."""
+    absent: tuple[tuple[int, MapName], ...] = ()
+    """Further (layer, map) without."""
+    exceptions: tuple[tuple[int, MapName, int, float], ...] = ()
+    """(layer, map, rank, alpha) where they are others."""
+
+    def parts(self, layers: int) -> Iterator[tuple[int, MapName, int, float]]:
+        """(layer, map, rank, scaling) of each."""
+        others = {(layer, name): (rank, alpha) for layer, name, rank, alpha in self.exceptions}
+        for layer in range(layers):
+            for name in self.maps:
+                if layer not in self.left_out and (layer, name) not in self.absent:
+                    rank, alpha = others.get((layer, name), (self.rank, self.alpha))
+                    yield layer, name, rank, alpha / (rank**0.5 if self.stabilised else rank)
+
+
+AdapterShape = BottleneckShape | LowRankShape
+
+
+@dataclass(frozen=True)
+class FusionShape:
+    """Of a fusion; the defaults are the paper's, and AdapterHub's."""
+
+    names: tuple[str, ...]
+    query: bool = True
+    key: bool = True
+    value: bool = True
+    """Whether each of the three is a matrix, or what it is applied to is taken as it is."""
+    query_before: bool = False
+    """Whether the query is the sublayer's output, before the sum and the norm that adapters may read."""
+    residual_before: bool = False
+    """Whether what the adapters add to is added to each before they are weighed, or once afterwards."""
+    value_is_identity: bool = True
+    """At first."""
+    regularised: bool = True
+    dropout: float = 0.0
+    """On the scores, while it is trained."""
+
+
+def lowest_layer(shape: AdapterShape, layers: int) -> int:
+    """The first layer whose output an adapter changes; `layers` if there is none."""
+    if isinstance(shape, LowRankShape):
+        return min((layer for layer, *_ in shape.parts(layers)), default=layers)
+    standing = (layer for layer in range(layers) if any(shape.stands_at(place, layer) for place in PLACES))
+    return min(standing, default=layers)
+
+
+def add_adapter(transformer: Transformer, name: str, shape: AdapterShape) -> nn.Module:
+    """Makes room for an adapter, whose weights are still to be drawn or read; it is not in use yet."""
+    _refuse_taken(transformer, name)
+    if lowest_layer(shape, transformer.shape.layers) >= transformer.shape.layers:
+        raise RequestError(f"adapter {name!r}: stands in none of the model's {transformer.shape.layers} layers.")
+    module = (
+        _bottlenecks(transformer.shape, shape)
+        if isinstance(shape, BottleneckShape)
+        else _low_rank(transformer.shape, shape)
+    )
+    transformer.adapters[name] = module.to(_device(transformer)).train(transformer.training)
+    transformer.adapter_shapes[name] = shape
+    return module
+
+
+def _refuse_taken(transformer: Transformer, name: str) -> None:
+    odd = not name or not name.isprintable() or len(name) > 100 or any(c in ".,()*" or c.isspace() for c in name)
+    if odd or hasattr(nn.ModuleDict, name) or name in (".", "..") or "/" in name or "\\" in name:
+        raise RequestError(
+            f"{name[:100]!r} is no name for an adapter; use a short word without dots, spaces or commas."
+        )
+    if name in transformer.adapters:
+        raise RequestError(f"the model has an adapter {name!r} already; give this one another name.")
+
+
+def _bottlenecks(body: Shape, shape: BottleneckShape) -> nn.Module:
+    """A module for each layer by its number, under the name of the place."""
+    if shape.activation not in ACTIVATIONS:
+        raise RequestError(f"activation {shape.activation!r} is not supported; choose {', '.join(ACTIVATIONS)}.")
+    places = nn.ModuleDict()
+    for place in PLACES:
+        layers = [layer for layer in range(body.layers) if shape.stands_at(place, layer)]
+        places[place] = nn.ModuleDict(
+            {
+                str(layer): Bottleneck(
+                    body.width,
+                    shape.inner(body.width, layer),
+                    ACTIVATIONS[shape.activation],
+                    shape.reads,
+                    shape.residual,
+                    shape.norm_before,
+                    shape.norm_after,
+                    shape.residual_before_norm,
+                    shape.scaling,
+                    shape.dropout,
+                )
+                for layer in layers
+            }
+        )
+    lay_out(places)
+    return places
+
+
+def _low_rank(body: Shape, shape: LowRankShape) -> nn.Module:
+    sizes = {"qkv": (body.width, 3 * body.width), "up": (body.width, body.inner), "down": (body.inner, body.width)}
+    layers = nn.ModuleDict()
+    for layer, name, rank, scaling in shape.parts(body.layers):
+        if str(layer) not in layers:
+            layers[str(layer)] = nn.ModuleDict()
+        width, out = sizes.get(name, (body.width, body.width))
+        cast(nn.ModuleDict, layers[str(layer)])[name] = LowRank(width, out, rank, scaling, shape.dropout)
+    return layers
+
+
+def add_fusion(transformer: Transformer, shape: FusionShape) -> nn.Module:
+    """Makes room for a fusion of adapters that are there, whose weights are still to be drawn or read."""
+    fuse = Fuse(*shape.names)
+    _check_together(transformer, fuse)
+    if fuse.name in transformer.fusions:
+        raise RequestError(f"the model has a fusion of {', '.join(shape.names)} already.")
+    adapter = transformer.adapter_shapes[shape.names[0]]
+    assert isinstance(adapter, BottleneckShape)
+    places = nn.ModuleDict()
+    for place in PLACES:
+        layers = [layer for layer in range(transformer.shape.layers) if adapter.stands_at(place, layer)]
+        made = {str(layer): _fusion(transformer.shape.width, shape) for layer in layers}
+        places[place] = nn.ModuleDict(made)
+    lay_out(places)
+    transformer.fusions[fuse.name] = places.to(_device(transformer)).train(transformer.training)
+    transformer.fusion_shapes[fuse.name] = shape
+    return places
+
+
+def _fusion(width: int, s: FusionShape) -> Fusion:
+    return Fusion(width, s.query, s.key, s.value, s.query_before, s.residual_before, s.dropout)
+
+
+def remove_adapter(transformer: Transformer, name: str) -> None:
+    """Of a model in which it is not in use."""
+    if transformer.active is not None and name in names_of(transformer.active):
+        raise RequestError(f"adapter {name!r} is in use; activate others, or none, first.")
+    del transformer.adapters[name], transformer.adapter_shapes[name]
+
+
+def draw_adapter(transformer: Transformer, name: str, generator: torch.Generator) -> None:
+    shape = transformer.adapter_shapes[name]
+    for module in transformer.adapters[name].modules():
+        if isinstance(module, Bottleneck) and isinstance(shape, BottleneckShape):
+            module.draw(generator, shape.initial)
+        elif isinstance(module, LowRank):
+            module.draw(generator)
+
+
+def draw_fusion(transformer: Transformer, name: str, generator: torch.Generator) -> None:
+    for module in transformer.fusions[name].modules():
+        if isinstance(module, Fusion):
+            module.draw(generator, transformer.fusion_shapes[name].value_is_identity)
+
+
+def _device(transformer: Transformer) -> torch.device:
+    return transformer.body.embeddings.token.weight.device
+
+
+# Which are in use
+
+
+def activate(transformer: Transformer, composition: Composition | None) -> None:
+    """From now on these adapters are in use, and no others; None: none at all."""
+    if composition == transformer.active:
+        return
+    if composition is not None:
+        check_composition(transformer, composition)
+    for layer, module in enumerate(transformer.body.blocks):
+        block = cast(Block, module)
+        block.around_attention.slot = _slot(transformer, composition, "attention", layer)
+        block.around_feed_forward.slot = _slot(transformer, composition, "feed_forward", layer)
+        _put_deltas(block, _low_rank_parts(transformer, composition, layer))
+    transformer.active = composition
+
+
+def use_adapters(transformer: Transformer, head: Head) -> None:
+    """Those that belong to the head, and no others."""
+    activate(transformer, _parsed(head.adapters))
+
+
+@functools.cache
+def _parsed(adapters: str) -> Composition | None:
+    return parse_composition(adapters) if adapters else None
+
+
+@contextlib.contextmanager
+def head_through(transformer: Transformer, head: str, composition: Composition | None) -> Iterator[None]:
+    """While inside, the head reads through these adapters, or through its own if None; then all is as it was."""
+    active, shape = transformer.active, transformer.head_shapes[head]
+    if composition is not None:
+        check_composition(transformer, composition)
+        transformer.head_shapes[head] = replace(shape, adapters=str(composition))
+    use_adapters(transformer, transformer.head_shapes[head])
+    try:
+        yield
+    finally:
+        transformer.head_shapes[head] = shape
+        activate(transformer, active)
+
+
+def check_composition(transformer: Transformer, composition: Composition) -> None:
+    """Refuses what the model does not have, and what makes no sense together."""
+    for name in names_of(composition):
+        if name not in transformer.adapters:
+            known = f"it has {', '.join(transformer.adapters)}" if transformer.adapters else "it has none"
+            raise RequestError(f"the model has no adapter {name!r}; {known}.")
+    bottlenecks = 0
+    for part in parts_of(composition):
+        shapes = [transformer.adapter_shapes[name] for name in names_of(part)]
+        bottlenecks += isinstance(shapes[0], BottleneckShape)
+        if not isinstance(part, str):
+            _check_together(transformer, part)
+        if isinstance(part, Fuse) and part.name not in transformer.fusions:
+            known = "; ".join(f"of {name.replace(',', ', ')}" for name in transformer.fusions)
+            raise RequestError(
+                f"{part}: the fusion part is missing; the model has {f'one {known}' if known else 'none'}. Train one with "
+                'tuning.method = "fusion", or load the directory that holds it.'
+            )
+    shapes = [transformer.adapter_shapes[name] for name in names_of(composition)]
+    if bottlenecks > 1 and any(isinstance(s, BottleneckShape) and s.reads == "stream" for s in shapes):
+        raise RequestError(f"{composition}: a parallel adapter cannot be stacked with other bottlenecks.")
+
+
+def _check_together(transformer: Transformer, part: Fuse | Average) -> None:
+    shapes = []
+    for name in part.names:
+        if name not in transformer.adapters:
+            raise RequestError(f"{part}: the model has no adapter {name!r}.")
+        shapes.append(transformer.adapter_shapes[name])
+    if isinstance(part, Average) and all(isinstance(shape, LowRankShape) for shape in shapes):
+        return
+    first = shapes[0]
+    for name, shape in zip(part.names, shapes, strict=True):
+        if not isinstance(shape, BottleneckShape) or not isinstance(first, BottleneckShape):
+            raise RequestError(f"{part}: {name!r} is low-rank; only bottleneck adapters can be put together so.")
+        if isinstance(part, Fuse) and shape.reads == "stream":
+            raise RequestError(f"{part}: {name!r} is parallel to its sublayer, where there is nothing to fuse.")
+        if shape.must_agree() != first.must_agree():
+            raise RequestError(
+                f"{part}: {part.names[0]!r} and {name!r} stand at different places or read different states; "
+                "train them alike."
+            )
+
+
+def _slot(transformer: Transformer, composition: Composition | None, place: Place, layer: int) -> Slot:
+    changes: list[Change] = []
+    joined = True
+    for part in () if composition is None else parts_of(composition):
+        first = transformer.adapter_shapes[names_of(part)[0]]
+        if not isinstance(first, BottleneckShape) or not first.stands_at(place, layer):
+            continue
+        standing = [_at(transformer.adapters[name], place, layer) for name in names_of(part)]
+        here = cast("Sequence[Bottleneck]", standing)
+        joined = first.joined
+        if isinstance(part, Fuse):
+            changes.append(Fused(here, cast(Fusion, _at(transformer.fusions[part.name], place, layer))))
+        else:
+            changes.append(Averaged(here, part.weights) if isinstance(part, Average) else here[0])
+    return Adapted(tuple(changes), joined) if changes else add
+
+
+def _at(module: nn.Module, place: Place, layer: int) -> nn.Module:
+    return cast(nn.ModuleDict, cast(nn.ModuleDict, module)[place])[str(layer)]
+
+
+Weighted = tuple[LowRank, float]
+
+
+def _low_rank_parts(
+    transformer: Transformer, composition: Composition | None, layer: int
+) -> dict[str, tuple[Weighted, ...]]:
+    """By the name of the map, the low-rank changes in use in a layer, each with its weight."""
+    parts: dict[str, tuple[Weighted, ...]] = {}
+    for part in () if composition is None else parts_of(composition):
+        weights = part.weights if isinstance(part, Average) else [1.0] * len(names_of(part))
+        for name, weight in zip(names_of(part), weights, strict=True):
+            if isinstance(transformer.adapter_shapes[name], LowRankShape):
+                layers = cast(nn.ModuleDict, transformer.adapters[name])
+                maps = cast(nn.ModuleDict, layers[str(layer)]) if str(layer) in layers else nn.ModuleDict()
+                for map_name, module in maps.items():
+                    parts[map_name] = (*parts.get(map_name, ()), (cast(LowRank, module), weight))
+    return parts
+
+
+def _put_deltas(block: Block, parts: dict[str, tuple[Weighted, ...]]) -> None:
+    thirds = {_THIRDS[name]: some for name, some in parts.items() if name in _THIRDS}
+    if isinstance(block.attention, MultiHeadAttention):
+        block.attention.qkv.delta = QueryKeyValueDelta(thirds) if thirds else None
+    elif parts.keys() & {*_THIRDS, "attention-output"}:
+        raise RequestError("low-rank changes of attention need attention with queries and keys; leave its maps out.")
+    for name, linear in _linear_maps(block).items():
+        linear.delta = LinearDelta(parts[name]) if name in parts else None
+
+
+def _linear_maps(block: Block) -> dict[str, Linear]:
+    maps = {"up": block.feed_forward.up, "down": block.feed_forward.down}
+    if isinstance(block.attention, MultiHeadAttention):
+        maps["attention-output"] = block.attention.output
+    return maps
+
+
+# Low-rank changes as a part of the weights
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a model was before low-rank changes became a part of its weights."""
+
+    composition: Composition
+    weights: tuple[tuple[nn.Linear, Tensor], ...]
+    adapters: dict[str, tuple[nn.Module, AdapterShape]]
+    heads: dict[str, Head]
+
+
+def merge(transformer: Transformer) -> Merged:
+    """Adds the low-rank changes in use to the weights, each of which is rounded once. Those adapters are then no more, and
+    the heads that read through them read the body as it is."""
+    composition = transformer.active
+    if composition is None:
+        raise RequestError("no adapter is in use, so there is nothing to merge.")
+    for name, head in transformer.head_shapes.items():
+        own = _parsed(head.adapters)
+        if own is not None and own != composition and set(names_of(own)) & set(names_of(composition)):
+            raise RequestError(f"the head {name!r} reads through {own}, which would be gone; merge what it uses.")
+    for name in names_of(composition):
+        if not isinstance(transformer.adapter_shapes[name], LowRankShape):
+            raise RequestError(
+                f"adapter {name!r} is a bottleneck, which cannot be a part of the weights; only LoRA can."
+            )
+    before: list[tuple[nn.Linear, Tensor]] = []
+    for layer, module in enumerate(transformer.body.blocks):
+        block = cast(Block, module)
+        d = transformer.shape.width
+        for name, parts in _low_rank_parts(transformer, composition, layer).items():
+            third = _THIRDS.get(name)
+            linear = cast(MultiHeadAttention, block.attention).qkv if name in _THIRDS else _linear_maps(block)[name]
+            rows = slice(None) if third is None else slice(third * d, (third + 1) * d)
+            if all(linear is not known for known, _ in before):
+                before.append((linear, linear.weight.detach().clone()))
+            change = sum((weight * part.product() for part, weight in parts), torch.zeros(()))
+            with torch.no_grad():
+                linear.weight[rows] = (linear.weight[rows].double() + change).to(linear.weight.dtype)
+    activate(transformer, None)
+    names = names_of(composition)
+    adapters = {name: (transformer.adapters[name], transformer.adapter_shapes[name]) for name in names}
+    for name in names:
+        remove_adapter(transformer, name)
+    heads = {name: head for name, head in transformer.head_shapes.items() if _parsed(head.adapters) == composition}
+    transformer.head_shapes |= {name: replace(head, adapters="") for name, head in heads.items()}
+    return Merged(composition, tuple(before), adapters, heads)
+
+
+def unmerge(transformer: Transformer, merged: Merged) -> None:
+    """The weights as they were, to the bit, and the adapters in use again."""
+    with torch.no_grad():
+        for linear, weight in merged.weights:
+            linear.weight.copy_(weight)
+    for name, (module, shape) in merged.adapters.items():
+        transformer.adapters[name], transformer.adapter_shapes[name] = module, shape
+    transformer.head_shapes |= merged.heads
+    activate(transformer, merged.composition)
+
+
+# What fusion does
+
+
+@contextlib.contextmanager
+def watch_fusion(transformer: Transformer) -> Iterator[dict[tuple[Place, int], Tensor]]:
+    """While inside, every forward pass leaves the weights (b, t, n) of each fusion in use, by place and layer."""
+    seen: dict[tuple[Place, int], Tensor] = {}
+    blocks = [cast(Block, block) for block in transformer.body.blocks]
+    before = [(block.around_attention.slot, block.around_feed_forward.slot) for block in blocks]
+    for layer, block in enumerate(blocks):
+        block.around_attention.slot = _watched(block.around_attention.slot, seen, ("attention", layer))
+        block.around_feed_forward.slot = _watched(block.around_feed_forward.slot, seen, ("feed_forward", layer))
+    try:
+        yield seen
+    finally:
+        for block, slots in zip(blocks, before, strict=True):
+            block.around_attention.slot, block.around_feed_forward.slot = slots
+
+
+def _watched(slot: Slot, seen: dict[tuple[Place, int], Tensor], key: tuple[Place, int]) -> Slot:
+    if not isinstance(slot, Adapted):
+        return slot
+
+    def watching(fused: Fused) -> Change:
+        def change(y: Tensor, x: Tensor, norm: nn.Module | None) -> Tensor:
+            seen[key] = fused.weights(y, x, norm).detach()
+            return fused(y, x, norm)
+
+        return change
+
+    return Adapted(tuple(watching(c) if isinstance(c, Fused) else c for c in slot.changes), slot.joined)

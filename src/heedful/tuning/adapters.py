@@ -1,0 +1,158 @@
+"""What the tunings that train adapters have in common: the body stays as it is to the bit, the adapters and the heads
+move, and what lies below the lowest adapter is computed once."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from heedful.checkpoints.adapters import find_adapter, put_adapter
+from heedful.errors import RequestError
+from heedful.models.adapters import AdapterShape, add_adapter, draw_adapter, lowest_layer
+from heedful.models.composition import Composition, names_of
+from heedful.models.transformer import Transformer
+from heedful.nn.heads import Reading
+from heedful.objectives.protocol import Objective
+from heedful.objectives.texts import LowerStates, TextReader
+from heedful.recipes.schema import Recipe, TuningTable
+from heedful.streams import seed_of
+from heedful.tuning.features import compute_lower_states
+from heedful.tuning.protocol import Spent, Surroundings, Tuning
+
+
+class AdapterTuning(Tuning):
+    """A subclass says what its adapters are (`compose`)."""
+
+    READING = Reading("mean")
+    MOVES_BODY = False
+
+    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
+        self.transformer = transformer.to(around.device)
+        self.transformer.body.eval()
+        self.around = around
+        self.started_from: dict[str, str] = {}
+        self.heads = list(objective.heads(self.READING))
+        # Beginnings of the names of what trains beside the heads; a pooler that the checkpoint did not have does too.
+        self.moving = [name for name in around.fresh if name.startswith("body.")]
+        for name, p in transformer.named_parameters():
+            p.requires_grad_(not name.startswith("body.") or name in self.moving)
+        used = set[str]()
+        for head in self.heads:
+            composition = self.compose(head, objective)
+            transformer.head_shapes[head] = replace(transformer.head_shapes[head], adapters=str(composition))
+            used.update(names_of(composition))
+        layers, shapes = transformer.shape.layers, transformer.adapter_shapes
+        self.lowest = min(lowest_layer(shapes[name], layers) for name in used)
+        self.reader = TextReader(self.transformer, around.device, lower=self._lower_states(objective))
+
+    @abstractmethod
+    def compose(self, head: str, objective: Objective) -> Composition:
+        """Makes the adapters through which this head reads, notes in `moving` what of them trains, and says how they are
+        put together."""
+
+    def _lower_states(self, objective: Objective) -> LowerStates | None:
+        """Of the blocks that no adapter changes, if there are any and the objective says which texts there are."""
+        self.once = Spent(0, 0)
+        if self.lowest == 0 or not objective.cached_texts():
+            return None
+        lower, self.once = compute_lower_states(self.transformer, objective.cached_texts(), self.lowest, self.around)
+        return lower
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        moving = (*self.moving, *(f"heads.{head}." for head in self.heads))
+        return {n: p for n, p in self.transformer.named_parameters() if n.startswith(moving)}
+
+    def train(self, on: bool) -> None:
+        """What does not move has no dropout."""
+        for part in (self.transformer.heads, self.transformer.adapters, self.transformer.fusions):
+            part.train(on)
+
+    def spent(self, forward_flops: int, tokens: int) -> Spent:
+        """Above what was computed once, forward and back through the states, and what trains forward and back twice."""
+        share = 1 - self.lowest / self.transformer.shape.layers
+        own = 6 * tokens * sum(p.numel() for n, p in self.trainable().items() if not n.startswith("heads."))
+        return Spent(round(2 * share * forward_flops) + own + self.once.flops, tokens, self.once.seconds)
+
+
+class NewAdapterTable(TuningTable):
+    """What the tunings that train adapters of their own have in common."""
+
+    name: str | None = None
+    """What the adapter is called. Default: the name of the data, or of the task."""
+    start: str | None = None
+    """An adapter to go on from, instead of fresh weights: its directory, that of a model with one adapter, or a hub id;
+    {seed} stands for the run's seed. How large it is and where it stands, it says itself."""
+    per_task: bool = False
+    """With several tasks: whether each has an adapter of its own, or one serves all."""
+
+
+class NewAdapterTuning(AdapterTuning):
+    """One adapter, or one for each task. A subclass says of what shape."""
+
+    SHAPE_KEYS: ClassVar[tuple[str, ...]]
+    """The keys of its table that an adapter to start from brings itself."""
+
+    @classmethod
+    @abstractmethod
+    def adapter_shape(cls, recipe: Recipe, layers: int) -> AdapterShape:
+        """Of a fresh one."""
+
+    @classmethod
+    def check(cls, recipe: Recipe) -> None:
+        refuse_random(recipe)
+        table = recipe.tuning
+        assert isinstance(table, NewAdapterTable)
+        given = [key for key in cls.SHAPE_KEYS if getattr(table, key) != type(table).model_fields[key].default]
+        if table.start is not None and given:
+            raise RequestError(f"tuning.start brings its own {given[0]}; leave tuning.{given[0]} out.")
+        if table.per_task and (table.name is not None or table.start is not None):
+            raise RequestError("with tuning.per_task adapters are called after their tasks and start afresh.")
+
+    def compose(self, head: str, objective: Objective) -> Composition:
+        recipe, seed = self.around.recipe, self.around.seed
+        table = recipe.tuning
+        assert isinstance(table, NewAdapterTable)
+        own = table.per_task or len(self.heads) == 1
+        name = table.name or adapter_name(head if own else "classify", objective)
+        if f"adapters.{name}." in self.moving:
+            return name
+        self.moving.append(f"adapters.{name}.")
+        if table.start is not None:
+            stored = find_adapter(table.start.replace("{seed}", str(seed)))
+            put_adapter(self.transformer, self.around.family, stored, name)
+            self.started_from = {table.start: stored.fingerprint}
+            return name
+        add_adapter(self.transformer, name, self.adapter_shape(recipe, self.transformer.shape.layers))
+        draw_adapter(self.transformer, name, torch.Generator().manual_seed(seed_of(seed, "adapter", name)))
+        return name
+
+    def made_from(self) -> dict[str, str]:
+        return self.started_from
+
+
+def refuse_random(recipe: Recipe) -> None:
+    if recipe.model.shape is not None:
+        method = recipe.tuning.method
+        raise RequestError(f'tuning.method = "{method}" leaves random weights as they are; use "full".')
+
+
+def layers_left_out(layers: Sequence[int] | None, count: int) -> tuple[int, ...]:
+    """From the layers that have adapters, negative ones counted from the top, to those that have none."""
+    if layers is None:
+        return ()
+    wrong = [layer for layer in layers if not -count <= layer < count]
+    if wrong or len({layer % count for layer in layers}) != len(layers) or not layers:
+        raise RequestError(
+            f"tuning.layers = {list(layers)}: name some of the model's layers 0 … {count - 1}, each once."
+        )
+    standing = {layer % count for layer in layers}
+    return tuple(layer for layer in range(count) if layer not in standing)
+
+
+def adapter_name(head: str, objective: Objective) -> str:
+    """The head's own name; the name of the data, where the head has none of its own."""
+    name = head if head != "classify" else str(objective.description().get("name", head))
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-")[:60] or "adapter"

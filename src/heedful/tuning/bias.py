@@ -1,0 +1,57 @@
+"""The biases alone move, and the heads (BitFit, 2022): no part is added, and the model opens in Hugging Face's library
+whole."""
+
+from typing import ClassVar, Literal
+
+from torch import nn
+
+from heedful.errors import RequestError
+from heedful.models.transformer import Transformer
+from heedful.nn.heads import Reading
+from heedful.objectives.protocol import Objective
+from heedful.objectives.texts import TextReader
+from heedful.recipes.schema import Recipe, TuningTable
+from heedful.tuning.protocol import Spent, Surroundings, Tuning
+
+
+class BiasTable(TuningTable):
+    method: Literal["bias"] = "bias"
+    """The biases of the body and the head move, all matrices and gains of the body stay as they are."""
+
+
+class Bias(Tuning):
+    Table: ClassVar = BiasTable
+    READING = Reading("mean")
+    COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 10, "lr": 1e-3}}
+
+    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
+        self.transformer = transformer.to(around.device)
+        self.transformer.body.eval()
+        heads = transformer.head_shapes
+        self.pooled = any(heads[name].reads == "pooled" for name in objective.heads(self.READING))
+        self.new = (*(f"heads.{name}." for name in objective.heads(self.READING)), *around.fresh)
+        for name, p in transformer.named_parameters():
+            p.requires_grad_(self._moves(name))
+        self.reader = TextReader(self.transformer, around.device)
+
+    def _moves(self, name: str) -> bool:
+        read = self.pooled or not name.startswith("body.pooler.")
+        return name.startswith(self.new) or (name.startswith("body.") and name.endswith(".bias") and read)
+
+    @classmethod
+    def check(cls, recipe: Recipe) -> None:
+        if recipe.model.shape is not None:
+            raise RequestError('tuning.method = "bias" leaves random matrices as they are; use "full".')
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        return {n: p for n, p in self.transformer.named_parameters() if self._moves(n)}
+
+    def train(self, on: bool) -> None:
+        """The body has no dropout, as with adapters."""
+        self.transformer.heads.train(on)
+
+    def spent(self, forward_flops: int, tokens: int) -> Spent:
+        return Spent(2 * forward_flops, tokens)  # back through the states alone
+
+
+TUNING = Bias
