@@ -218,7 +218,10 @@ class Model:
                     cut += sum(item.truncated for item in items)
                     continue
                 window = tokenizer.encode(texts[start : start + _WINDOW], self.max_length)
-                cut += sum(tokens.truncated for tokens in window)
+                for row, tokens in enumerate(window, start):
+                    if not tokens.ids:
+                        raise RequestError(f"row {row} of the texts has no tokens, so it has no answer; leave it out.")
+                    cut += tokens.truncated
                 for rows, batch in self._batches(window, batch_size):
                     scores[[start + r for r in rows]] = self.transformer(name, batch).cpu().double().numpy()
         if raw:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # listing the shapes must not wait for torch
     from heedful.nn.heads import Pairs, Reads
+    from heedful.nn.recurrent import RecurrentKind
 
 HeadKind = Literal["linear", "two-layer", "masked-word", "next-sentence", "language-model"]
 
@@ -84,6 +85,10 @@ class Head:
     """None: as `Shape.head_dropout` says."""
     input_dropout: bool = True
     """Of a two-layer head: whether there is dropout before its first layer too."""
+    recurrent: "RecurrentKind | None" = None
+    """Of a classifier that reads every state: the network that makes one feature of them."""
+    recurrent_width: int | None = None
+    """Of its output, each way; None: the body's width, or half of it where there are two ways."""
     temperature: float = 1.0
     """What its scores were divided by when it was calibrated: its weights hold that already."""
 

@@ -47,7 +47,7 @@ class Cosine(Frozen):
             return None
         content = recipe.identity()
         model = {key: content["model"][key] for key in ("name", "revision", "pooling") if key in content["model"]}
-        if model.get("pooling") == "cls":  # not every body has a pooler that was trained
+        if recipe.model.recurrent or model.get("pooling") == "cls":  # not every body comes with these
             del model["pooling"]
         data = {key: value for key, value in content.get("data", {}).items() if key != "redraw"}
         used = {"max_length", "device", "threads"}

@@ -71,6 +71,12 @@ class Frozen(Tuning):
         table = recipe.tuning
         if recipe.model.shape is not None:
             raise RequestError(f'tuning.method = "{table.method}" on random weights learns nothing; use "full".')
+        if recipe.model.recurrent is not None:
+            raise RequestError(
+                f'tuning.method = "{table.method}" needs a head that reads one state of each text, and '
+                f'model.pooling = "{recipe.model.pooling}" reads every one; use tuning.method = "full", '
+                'or model.pooling = "mean".'
+            )
         if not isinstance(table, FrozenTable):
             return
         if table.solve and recipe.model.head != "linear":
@@ -87,7 +93,7 @@ class Frozen(Tuning):
         if table.solve is not None:
             return table.solve
         convex: bool = plugins.find("objective", recipe.objective.kind).CONVEX
-        return convex and recipe.model.head == "linear"
+        return convex and recipe.model.head == "linear" and recipe.model.recurrent is None
 
     @classmethod
     def penalties(cls, recipe: Recipe) -> Sequence[float]:
