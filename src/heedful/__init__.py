@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 __all__ = [
-    "Average", "Fuse", "Model", "RequestError", "Run", "Stack", "Study", "WorkError", "load", "probe_bias", "results", "run",
+    "Average", "Fuse", "Model", "RequestError", "Run", "Stack", "Study", "WorkError", "load", "probe_bias", "results",
+    "run",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -171,8 +171,8 @@ class Model:
     def load_adapter(
         self, source: str | Path, name: str | None = None, head: str | bool = True, revision: str | None = None
     ) -> str:
-        """Add an adapter, or the fusion of adapters that are there: a directory as AdapterHub, PEFT or heedful writes it,
-        that of a model with one adapter, or a hub id. Returns its name.
+        """Add an adapter, or the fusion of adapters that are there: a directory as AdapterHub, PEFT or heedful writes
+        it, that of a model with one adapter, or a hub id. Returns its name.
 
         Its head, if it has one, is added under the adapter's name, or under another (`head`); False leaves it away.
         """
@@ -300,7 +300,10 @@ class Model:
                     cut += sum(item.truncated for item in items)
                     continue
                 window = tokenizer.encode(texts[start : start + _WINDOW], self.max_length)
-                cut += sum(tokens.truncated for tokens in window)
+                for row, tokens in enumerate(window, start):
+                    if not tokens.ids:
+                        raise RequestError(f"row {row} of the texts has no tokens, so it has no answer; leave it out.")
+                    cut += tokens.truncated
                 for rows, batch in self._batches(window, batch_size):
                     scores[[start + r for r in rows]] = self.transformer(name, batch).cpu().double().numpy()
         if raw:

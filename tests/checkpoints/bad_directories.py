@@ -238,8 +238,8 @@ def bad_heads_and_labels() -> Iterator[Bad]:
             yield Bad(f"heedful {key} = {value!r}", "bert", _config(heedful=own), said)
 
 
-def _two_heads(change: Callable[[Path, dict[str, Any]], Any]) -> Callable[[Path], None]:
-    """A second classifier beside the first, then `change` to its file and tensors."""
+def _two_heads(change: Callable[[Path, dict[str, Any]], Any], **notes: Any) -> Callable[[Path], None]:
+    """A second classifier beside the first, of which `notes` say otherwise; then `change` to its file and tensors."""
 
     def damage(directory: Path) -> None:
         note = {
@@ -247,7 +247,7 @@ def _two_heads(change: Callable[[Path, dict[str, Any]], Any]) -> Callable[[Path]
             "labels": ["a", "b"], "chunked": False, "dropout": None, "file": HEADS_FILE,
         }  # fmt: skip
         first = {**note, "reads": "pooled", "classes": 3, "labels": ["no", "yes", "perhaps"], "file": WEIGHTS}
-        edit_config(directory, heedful={"format": 2, "heads": {"classify": first, "topic": note}})
+        edit_config(directory, heedful={"format": 2, "heads": {"classify": first, "topic": {**note, **notes}}})
         tensors = {"heads.topic.output.weight": torch.ones(2, 8), "heads.topic.output.bias": torch.ones(2)}
         change(directory / HEADS_FILE, tensors)
         if not os.path.lexists(directory / HEADS_FILE):
@@ -277,6 +277,21 @@ def bad_second_heads() -> Iterator[Bad]:
         "linked to nothing": lambda p, t: p.symlink_to("gone"),
     }.items():
         yield Bad(f"{HEADS_FILE}: {what}", "bert", _two_heads(change), "")
+    lstm = {"recurrent": "lstm", "recurrent_width": 4, "reads": "every"}
+    for what, notes, says in (
+        ("of no kind", {"recurrent": "elman"}, 'recurrent = "elman" is not possible; lstm, bilstm, gru, bigru are'),
+        ("that is a list", {"recurrent": ["lstm"]}, "is not possible; lstm"),
+        ("of no width", {"recurrent_width": 0}, "recurrent_width = 0 is not the width of a recurrent network"),
+        ("of half a width", {"recurrent_width": 4.0}, "recurrent_width = 4.0 is not"),
+        ("of true width", {"recurrent_width": True}, "recurrent_width = true is not"),
+        ("of endless width", {"recurrent_width": 10**12}, "a whole number from 1 to 100000"),
+        ("but for its width", {"recurrent": None}, "recurrent_width = 4 is not the width of a recurrent network"),
+        ("of one state", {"reads": "mean"}, "that reads every state has a recurrent network"),
+        ("of words", {"kind": "masked-word", "classes": 0, "labels": []}, "only a classifier in"),
+        ("without tensors", {}, "heads.topic.extractor.rnn.weight_ih_l0"),
+    ):
+        damage = _two_heads(lambda path, tensors: None, **{**lstm, **notes})
+        yield Bad(f"a recurrent network {what}", "bert", damage, says)
 
 
 def _link(name: str, outside: bool = True) -> Callable[[Path], None]:

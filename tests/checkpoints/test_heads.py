@@ -58,6 +58,7 @@ def several(family: str) -> dict[str, NewHead]:
         "topic": NewHead(kind, ("sport", "žádný", "是的")),  # type: ignore[arg-type]
         "mood": NewHead("linear", ("glad", "sad"), reads="mean", dropout=0.3),
         "long": NewHead("linear", ("score",), reads="first", chunked=True),
+        "order": NewHead(kind, ("up", "down"), recurrent="bigru"),  # type: ignore[arg-type]
     }
 
 
@@ -71,9 +72,15 @@ def test_several_heads_come_back_to_the_bit(family: str, tmp_path: Path) -> None
     for name in (CONFIG, WEIGHTS, HEADS_FILE):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     own = {name.split(".")[1] for name in load_file(tmp_path / "a" / HEADS_FILE)}
-    assert own == {"topic", "mood", "long"}
+    assert own == {"topic", "mood", "long", "order"}
     shapes = second.transformer.head_shapes
     assert {n: h.labels for n, h in shapes.items()} == {n: h.labels for n, h in several(family).items()}
+    order = shapes["order"]
+    assert (order.reads, order.recurrent, order.recurrent_width) == (
+        "every",
+        "bigru",
+        -(-second.transformer.shape.width // 2),
+    )
     assert (shapes["long"].chunked, shapes["mood"].dropout, shapes["topic"].classes) == (True, 0.3, 3)
     batch = Batch(IDS)
     with torch.no_grad():
@@ -85,7 +92,9 @@ def test_several_heads_come_back_to_the_bit(family: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 @pytest.mark.parametrize(
-    "change", [{"reads": "mean"}, {"chunked": True}, {"name": "topic"}, {"kind": "other"}], ids=lambda c: next(iter(c))
+    "change",
+    [{"reads": "mean"}, {"chunked": True}, {"name": "topic"}, {"kind": "other"}, {"recurrent": "lstm"}],
+    ids=lambda c: next(iter(c)),
 )
 def test_the_peer_misses_what_is_not_its_own(family: str, change: dict[str, Any], tmp_path: Path) -> None:
     """Its body opens whole, its classifier is reported as missing; the control: a head of its own is not."""
@@ -217,7 +226,14 @@ def test_inspect_shows_the_labels_of_each_head(
         "labels      sport, žádný, 是的 (topic)",
         "labels      glad, sad (mood)",
         "labels      score (long)",
+        "labels      up, down (order)",
     ]
+    names = [name for name in sources if name.startswith("heads.order.extractor.rnn.")]
+    assert len(names) == 8
+    assert {sources[name] for name in names} == {f"{HEADS_FILE}: {name}" for name in names}
+    (line,) = (line for line in lines if line.split()[:1] == ["rnn"])
+    assert "12×8 + 12×4 +" in line  # the others are on lines of their own
+    assert f"{sum(t['count'] for t in facts['tensors'] if t['name'] in names):,}" in line
 
 
 def test_the_hub_is_asked_for_them_too() -> None:

@@ -39,6 +39,8 @@ def loss_recipes(folder: Path) -> Iterator[tuple[str, Recipe]]:
     yield "accumulate", tiny_recipe(bert, data, "full", training={"accumulate": 3})
     for pooling in ("first", "mean", "max", "last"):
         yield f"pooling-{pooling}", tiny_recipe(bert, data, "full", model={"pooling": pooling})
+    recurrent = {"pooling": "bilstm", "rnn_width": 6}
+    yield "pooling-bilstm", tiny_recipe(bert, data, "full", model=recurrent)
     yield "pooling-cls-frozen", tiny_recipe(bert, data, "frozen", model={"pooling": "cls"})
     yield "two-layer-dropout", tiny_recipe(bert, data, "full", model={"head": "two-layer", "dropout": 0.3})
     moving = {"layer_decay": 0.8, "reinit_layers": 1}

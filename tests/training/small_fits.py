@@ -99,7 +99,7 @@ def small(
     store = SharedStore(folder)
     objective = objective_class(recipe, SEED, data)
     objective.prepare(Checkpoint(transformer, "bert", tokenizer), {}, store)
-    around = Surroundings(recipe, SEED, CPU, store, {}, frozenset())
+    around = Surroundings(recipe, SEED, CPU, store, {}, "bert", frozenset())
     tuning_class = tuning_class or plugins.find("tuning", recipe.tuning.method)
     return Small(objective, tuning_class(transformer, objective, around), recipe)
 

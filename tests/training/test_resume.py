@@ -142,8 +142,10 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "marks-by-tokens": ("bert", "full", {"mark_tokens": 150}),
     "solved": ("bert", "solved", {}),
     "towers": ("bert", "full", {"pairs": "towers"}),
+    "bilstm": ("bert", "full", {"pooling": "bilstm"}),
+    "gru-towers": ("bert", "full", {"pooling": "gru", "pairs": "towers"}),
 }
-"""What else a run can be: family, tuning, keys of [training]."""
+"""What else a run can be: family, tuning, keys of [training] and [model]."""
 
 
 @pytest.fixture(scope="module")
@@ -160,12 +162,12 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
         family, method, training = VARIANTS[name]
         training = dict(training)
         files = {**scores, "kind": "score"} if training.pop("scores", False) else data
-        towers = {"pairs": training.pop("pairs")} if "pairs" in training else {}
-        files = {**pairs, "kind": "score"} if towers else files
+        keys = {key: training.pop(key) for key in ("pairs", "pooling") if key in training}
+        files = {**pairs, "kind": "score"} if "pairs" in keys else files
         model = folder / family / family
         if not model.exists():
             write_family(folder / family, family)
-        head = {"dropout": 0.3, **towers} if method != "solved" else {}
+        head = {"dropout": 0.3, **keys} if method != "solved" else {}
         recipe = tiny_recipe(model, files, method, training=training, model=head)
         directory = folder / "runs" / name / "run"
         if not directory.exists():

@@ -1,5 +1,5 @@
-"""The head that travels with an adapter: in our own words in heedful.json and heads.safetensors and, where AdapterHub or
-PEFT can say it, in theirs as well."""
+"""The head that travels with an adapter: in our own words in heedful.json and heads.safetensors and, where AdapterHub
+or PEFT can say it, in theirs as well."""
 
 import dataclasses
 import re

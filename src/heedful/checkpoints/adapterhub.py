@@ -1,5 +1,5 @@
-"""AdapterHub's words for adapters and fusions: adapter_config.json and adapter_fusion_config.json, and what their tensors
-are called. One table for both directions; an option that we do not have is refused by name."""
+"""AdapterHub's words for adapters and fusions: adapter_config.json and adapter_fusion_config.json, and what their
+tensors are called. One table for both directions; an option that we do not have is refused by name."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -84,8 +84,8 @@ class Reading:
         unknown = sorted(set(self.config) - set(defaults) - set(only) - set(inert) - set(_REQUIRED))
         if unknown:
             raise RequestError(
-                f"{self.path}: config.{unknown[0]} is not known, and heedful does not guess what it would change; remove "
-                "it if it changes nothing."
+                f"{self.path}: config.{unknown[0]} is not known, and heedful does not guess what it would change; remove
+                " "it if it changes nothing."
             )
         for key, value in only.items():
             if self.config.get(key, value) != value:
@@ -283,8 +283,8 @@ def about(name: str, family: Family, body: Shape, model_name: str) -> dict[str, 
 
 
 def adapter_tensors(name: str, shape: AdapterShape, family: Family, body: Shape) -> dict[str, tuple[str, ...]]:
-    """What each parameter of an adapter, by its name within it, is called in the file, without the model's prefix. Where
-    there are several names, the file holds copies."""
+    """What each parameter of an adapter, by its name within it, is called in the file, without the model's prefix.
+    Where there are several names, the file holds copies."""
     if isinstance(shape, LowRankShape):
         return _lora_tensors(name, shape, family, body)
     names: dict[str, tuple[str, ...]] = {}
@@ -372,7 +372,8 @@ def write_fusion(shape: FusionShape, family: Family, body: Shape, model_name: st
     config = {
         **_FUSION_DEFAULTS, "query": shape.query, "key": shape.key, "value": shape.value, "temperature": False,
         "query_before_ln": shape.query_before, "residual_before": shape.residual_before,
-        "value_initialized": shape.value_is_identity, "regularization": shape.regularised, "dropout_prob": shape.dropout,
+        "value_initialized": shape.value_is_identity, "regularization": shape.regularised, "dropout_prob":
+        shape.dropout,
     }  # fmt: skip
     name = ",".join(shape.names)
     return {"adapter_names": list(shape.names), "config": config, **about(name, family, body, model_name)}

@@ -95,7 +95,8 @@ class Family:
     architectures: Mapping[str, tuple[HeadKind, ...]]
     """Hugging Face's classes, and the heads that each must have. The first is the body alone."""
     adapter_places: tuple[str, str]
-    """What AdapterHub calls the place of the adapters after attention and after the feed-forward network of layer {i}."""
+    """What AdapterHub calls the place of the adapters after attention and after the feed-forward network of layer
+    {i}."""
     fixed: Mapping[str, Any]
     """Fields of `Shape` that config.json cannot change: the wiring, first of all."""
     tokens_of: str = ""

@@ -292,8 +292,8 @@ def _tokenizer(directory: Path, family: Family, shape: Shape) -> Tokenizer | Non
 
 
 def write_model(directory: Path, checkpoint: Checkpoint, shared: SharedStore | None = None) -> None:
-    """Into a directory that appears, or takes the place of an older model there, in one step. With a store to share, the
-    file of the body is one with that of every other model with the same body that was written with it."""
+    """Into a directory that appears, or takes the place of an older model there, in one step. With a store to share,
+    the file of the body is one with that of every other model with the same body that was written with it."""
     transformer, family = checkpoint.transformer, FAMILIES[checkpoint.family]
     wrong = family.cannot_say(transformer.shape)
     if wrong:

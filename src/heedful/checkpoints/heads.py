@@ -20,12 +20,14 @@ from heedful.errors import RequestError
 from heedful.models.shape import Head, HeadKind, Shape
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.heads import Pairs, Reads
+from heedful.nn.recurrent import RecurrentKind, default_width
 
 FORMAT = 2
 """Version of what heedful adds to a model directory."""
 HEADS_FILE = "heads.safetensors"
 _CLASSIFIERS = ("linear", "two-layer")
 _MOST_CLASSES = 10**6
+_WIDEST = 10**5
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,9 @@ class NewHead:
     dropout: float | None = None
     chunked: bool = False
     pairs: Pairs = "joint"
+    recurrent: RecurrentKind | None = None
+    """A classifier with a recurrent network reads every state, whatever `reads` says."""
+    recurrent_width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,13 @@ def make_head(family: Family, shape: Shape, new: NewHead) -> Head:
     if new.kind not in _CLASSIFIERS and labels:
         raise RequestError(f"new_head={new.kind!r} has no labels of its own; leave labels out.")
     head = as_theirs(family, shape, new.kind, len(labels))
-    reads = new.reads or head.reads
-    return dataclasses.replace(
-        head, reads=reads, labels=labels, chunked=new.chunked, dropout=new.dropout, pairs=new.pairs
-    )
+    head = dataclasses.replace(head, labels=labels, chunked=new.chunked, dropout=new.dropout, pairs=new.pairs)
+    if new.recurrent is None:
+        return dataclasses.replace(head, reads=new.reads or head.reads)
+    if new.kind not in _CLASSIFIERS:
+        raise RequestError(f"new_head={new.kind!r} has no recurrent network; choose linear or two-layer.")
+    width = new.recurrent_width or default_width(new.recurrent, shape.width)
+    return dataclasses.replace(head, reads="every", recurrent=new.recurrent, recurrent_width=width)
 
 
 def as_theirs(family: Family, shape: Shape, kind: HeadKind, classes: int) -> Head:
@@ -225,5 +233,22 @@ def read_note(path: Any, family: Family, name: str, note: Any) -> StoredHead:
         )
     if note["file"] == SAFETENSORS and name != SLOTS[note["kind"]]:
         raise RequestError(f"{place}: a head of that name and kind is not in {SAFETENSORS}.")
+    _check_recurrent(place, note)
     content = {key: note[key] for key in keys - {"file", "labels"}}
     return StoredHead(Head(**content, labels=tuple(labels)), note["file"])
+
+
+def _check_recurrent(place: str, note: Mapping[str, Any]) -> None:
+    kind, width, kinds = note["recurrent"], note["recurrent_width"], get_args(RecurrentKind)
+    if kind is not None and (not isinstance(kind, str) or kind not in kinds):
+        raise RequestError(f"{place}.recurrent = {shown(kind)} is not possible; {', '.join(kinds)} are, or null.")
+    if width is not None and (kind is None or type(width) is not int or not 1 <= width <= _WIDEST):
+        raise RequestError(
+            f"{place}.recurrent_width = {shown(width)} is not the width of a recurrent network, "
+            f"a whole number from 1 to {_WIDEST}."
+        )
+    elsewhere = note["kind"] not in _CLASSIFIERS or note["reads"] != "every" or note["file"] == SAFETENSORS
+    if kind is not None and elsewhere:
+        raise RequestError(
+            f"{place}.recurrent: only a classifier in {HEADS_FILE} that reads every state has a recurrent network."
+        )

@@ -1,5 +1,5 @@
-"""PEFT's words for low-rank adapters: adapter_config.json and what the tensors are called. Which maps are changed, and by
-which rank, the tensors say; an option that we do not have is refused by name."""
+"""PEFT's words for low-rank adapters: adapter_config.json and what the tensors are called. Which maps are changed, and
+by which rank, the tensors say; an option that we do not have is refused by name."""
 
 import re
 from collections.abc import Mapping
@@ -43,8 +43,8 @@ def read_shape(
     for key, supported in _ONLY.items():
         if key in config and config[key] not in supported:
             raise RequestError(
-                f"{path}: {key} = {shown(config[key])} is not supported; merge the adapter into its model with PEFT, and "
-                "load that."
+                f"{path}: {key} = {shown(config[key])} is not supported; merge the adapter into its model with PEFT, and
+                " "load that."
             )
     unknown = sorted(set(config) - set(_ONLY) - _READ - _INERT)
     harmful = [key for key in unknown if config[key] not in (None, False, {}, [])]

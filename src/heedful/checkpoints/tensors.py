@@ -88,8 +88,8 @@ def open_file(directory: Path, file: str) -> dict[str, Stored]:
 
 
 def open_either(directory: Path, safe: str, old: str) -> dict[str, Stored]:
-    """The safetensors file of this name or, where there is none, the old file through the restricted loader; {} if there
-    is neither."""
+    """The safetensors file of this name or, where there is none, the old file through the restricted loader; {} if
+    there is neither."""
     if path := existing(directory, safe):
         return _with_sane_names(directory, dict(_safetensors(path)))
     if path := existing(directory, old):

@@ -133,7 +133,9 @@ def _print_facts(facts: dict[str, Any]) -> None:
         table.add_column(header, justify="right" if header == "parameters" else "left", no_wrap=True)
     table.add_column("from", no_wrap=True, style="dim")
     console = Console(highlight=False)
-    room = console.width - 8 - sum(max(len(row[i]) for row in [headers, *rows]) for i in range(3))
+    room = (
+        console.width - 8 - sum(max(len(s) for row in [headers, *rows] for s in row[i].split("\n")) for i in range(3))
+    )
     for *cells, origin in rows:
         table.add_row(*cells, wrap_dotted(origin, max(room, 16)))
 
@@ -181,7 +183,8 @@ def rows_of(tensors: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
                 label = f"{{i}} = 0 … {layers - 1}, each" if path[depth] == "{i}" else path[depth]
                 rows.append((" " * depth + label, "", "", ""))
         shown = path
-        shapes = " + ".join("×".join(map(str, t["shape"])) for t in module_tensors)
+        sizes = ["×".join(map(str, t["shape"])) for t in module_tensors]
+        shapes = " +\n".join(" + ".join(sizes[at : at + 2]) for at in range(0, len(sizes), 2))
         name = " " * (len(path) - 1) + path[-1]
         parameters = f"{sum(t['count'] for t in module_tensors):,}"
         rows.append((name, shapes, parameters, _stored_names(module_tensors, "{i}" in path)))

@@ -1,5 +1,6 @@
-"""Which adapters are in use, and how they are put together: one by name, a stack, a fusion, an average. A small algebra of
-immutable values, written as in `stack(language, fuse(mnli, qnli))`; what makes no sense is refused when it is made."""
+"""Which adapters are in use, and how they are put together: one by name, a stack, a fusion, an average. A small algebra
+of immutable values, written as in `stack(language, fuse(mnli, qnli))`; what makes no sense is refused when it is
+made."""
 
 import re
 from collections.abc import Sequence

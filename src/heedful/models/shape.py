@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # listing the shapes must not wait for torch
     from heedful.nn.heads import Pairs, Reads
+    from heedful.nn.recurrent import RecurrentKind
 
 HeadKind = Literal["linear", "two-layer", "masked-word", "next-sentence", "language-model"]
 
@@ -86,6 +87,10 @@ class Head:
     """Of a two-layer head: whether there is dropout before its first layer too."""
     adapters: str = ""
     """The adapters through which it reads the body, as `heedful.models.composition` writes them; "": none."""
+    recurrent: "RecurrentKind | None" = None
+    """Of a classifier that reads every state: the network that makes one feature of them."""
+    recurrent_width: int | None = None
+    """Of its output, each way; None: the body's width, or half of it where there are two ways."""
     temperature: float = 1.0
     """What its scores were divided by when it was calibrated: its weights hold that already."""
 

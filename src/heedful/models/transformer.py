@@ -17,13 +17,15 @@ from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.blocks import FUSED, Kernels
 from heedful.nn.heads import LanguageModelHead, LinearHead, MaskedWordHead, Reads, TwoLayerHead, blocks_of, combine
 from heedful.nn.norms import LayerNorm
+from heedful.nn.recurrent import Recurrent, RecurrentHead, default_width
 
 if TYPE_CHECKING:  # they are put into a model by what imports it
     from heedful.models.adapters import AdapterShape, FusionShape
     from heedful.models.composition import Composition
 
 FIRST, LAST = slice(0, 1), slice(-1, None)
-HeadModule = LinearHead | TwoLayerHead | MaskedWordHead | LanguageModelHead
+HeadModule = LinearHead | TwoLayerHead | RecurrentHead | MaskedWordHead | LanguageModelHead
+_PACKED = "one state of each row is not one of each text where texts are packed; split them first"
 
 
 class Transformer(nn.Module):
@@ -40,20 +42,29 @@ class Transformer(nn.Module):
         lay_out(self)
 
     def forward(self, head: str, batch: Batch, second: Batch | None = None) -> Tensor:
-        """The scores of one head: (b, classes), or (b, t, vocabulary) for a head that reads every state. `second`: the
-        other texts of pairs, for a head that reads them in towers.
+        """The scores of one head: (b, classes), or (b, t, vocabulary) for a head that scores the vocabulary. `second`:
+        the other texts of pairs, for a head that reads them in towers.
 
         The last block is computed only where the head reads.
         """
         module, shape = self.heads[head], self.head_shapes[head]
         if (second is None) != (shape.pairs == "joint"):
             raise ValueError(f"the head {head!r} reads pairs {shape.pairs}")
-        x = self.features(shape.reads, batch)
+        x = self.inputs(head, batch)
         if second is not None:
-            x = combine(x, self.features(shape.reads, second), shape.pairs)
+            x = combine(x, self.inputs(head, second), shape.pairs)
         if isinstance(module, (MaskedWordHead, LanguageModelHead)):
             return module(x, self.body.embeddings.token.weight)  # type: ignore[no-any-return]
         return module(x)  # type: ignore[no-any-return]
+
+    def inputs(self, head: str, batch: Batch, states: States | None = None, below: Below | None = None) -> Tensor:
+        """What a head is given of each text: `features`, or what its recurrent network makes of them (b, f). `states`:
+        if they are there already."""
+        module, reads = self.heads[head], self.head_shapes[head].reads
+        if isinstance(module, RecurrentHead) and batch.blocks_bt is not None:
+            raise ValueError(_PACKED)
+        x = self.features(reads, batch, below) if states is None else self.pick(states, reads, batch)
+        return module.extractor(x, batch.real_bt) if isinstance(module, RecurrentHead) else x
 
     def features(self, reads: Reads, batch: Batch, below: Below | None = None) -> Tensor:
         """What a head with these `reads` is given: one state of each text (b, d), or every one; no more is computed.
@@ -71,7 +82,7 @@ class Transformer(nn.Module):
         if reads == "every":
             return x_btd
         if batch.blocks_bt is not None:
-            raise ValueError("one state of each row is not one of each text where texts are packed; split them first")
+            raise ValueError(_PACKED)
         if reads == "first":
             return x_btd[:, 0]
         if reads == "pooled":
@@ -90,7 +101,7 @@ class Transformer(nn.Module):
 
     def calibrate(self, head: str, temperature: float) -> None:
         """From now on the scores of a classifier are divided by the temperature: its last layer is."""
-        output = cast(LinearHead | TwoLayerHead, self.heads[head]).output
+        output = cast(LinearHead | TwoLayerHead | RecurrentHead, self.heads[head]).output
         with torch.no_grad():
             for p in output.parameters():
                 p.div_(temperature)
@@ -124,19 +135,30 @@ def last_real(real_bt: Tensor) -> Tensor:
 
 
 def make_head(shape: Shape, head: Head, kernels: Kernels) -> nn.Module:
-    dropout = next(p for p in (head.dropout, shape.head_dropout, shape.dropout) if p is not None)
-    width = sum(blocks_of(shape.width, head.pairs))
-    if head.kind == "linear":
-        return LinearHead(width, head.classes, dropout, head.bias)
-    if head.kind == "two-layer":
-        activation = ACTIVATIONS[head.activation]
-        return TwoLayerHead(width, shape.width, head.classes, dropout, activation, head.input_dropout)
+    if head.kind in ("linear", "two-layer"):
+        if head.recurrent is None:
+            return _make_classifier(shape, head, shape.width)
+        if head.reads != "every":
+            raise ValueError(f"a recurrent network reads every state, not {head.reads!r}")
+        each_way = head.recurrent_width or default_width(head.recurrent, shape.width)
+        extractor = Recurrent(head.recurrent, shape.width, each_way)
+        return RecurrentHead(extractor, _make_classifier(shape, head, extractor.width))
     if head.kind == "next-sentence":
         return LinearHead(shape.width, 2)
     if head.kind == "masked-word":
         norm = LayerNorm(shape.width, shape.norm_eps, kernels.normalise)
         return MaskedWordHead(shape.width, shape.vocabulary, ACTIVATIONS[head.activation], norm)
     return LanguageModelHead()
+
+
+def _make_classifier(shape: Shape, head: Head, width: int) -> LinearHead | TwoLayerHead:
+    """`width`: of what it is given of each text."""
+    dropout = next(p for p in (head.dropout, shape.head_dropout, shape.dropout) if p is not None)
+    width = sum(blocks_of(width, head.pairs))
+    if head.kind == "linear":
+        return LinearHead(width, head.classes, dropout, head.bias)
+    activation = ACTIVATIONS[head.activation]
+    return TwoLayerHead(width, shape.width, head.classes, dropout, activation, head.input_dropout)
 
 
 @contextlib.contextmanager

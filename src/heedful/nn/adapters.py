@@ -1,9 +1,9 @@
 """Adapters: bottlenecks between a sublayer and the stream (Houlsby et al., 2019; Pfeiffer et al., 2021), their fusion
 by attention (AdapterFusion, 2021), and low-rank changes of linear maps (LoRA, 2021).
 
-A bottleneck stands in a slot of the residual wiring (`heedful.nn.norms.Slot`); y is the sublayer's output, x the stream,
-norm the layer norm that follows, if one does. What stands in a slot is a plain function of modules that belong to the
-model's adapters, so that several can share a body and be switched.
+A bottleneck stands in a slot of the residual wiring (`heedful.nn.norms.Slot`); y is the sublayer's output, x the
+stream, norm the layer norm that follows, if one does. What stands in a slot is a plain function of modules that belong
+to the model's adapters, so that several can share a body and be switched.
 
 Letters: b batch, t tokens, d width, n adapters that are fused, r rank.
 """
@@ -31,9 +31,9 @@ _SIGMA = {"normal": 0.02, "truncated": 0.01}
 class Bottleneck(nn.Module):
     """s · (W_up φ(W_down h + b) + c), added to a residual.
 
-    `reads` says what h is: the sublayer's output y (Houlsby), the normalised sum norm(x + y) (Pfeiffer), or the stream x
-    (in parallel to the sublayer). `residual` says what it is added to: y, the sum x + y, or h itself. A parallel one is
-    added to y.
+    `reads` says what h is: the sublayer's output y (Houlsby), the normalised sum norm(x + y) (Pfeiffer), or the stream
+    x (in parallel to the sublayer). `residual` says what it is added to: y, the sum x + y, or h itself. A parallel one
+    is added to y.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
 """What reads the states: the pooler, and the heads that turn states into scores.
 
 A head's `reads` says which states it is given: "first", "pooled" (the first through the pooler), "last" (of the real
-tokens), their "mean" or "max", or "every" one. A head of pairs reads them "joint", as one text, or in two "towers": the
-states u and v of each text alone, which it is given as `combine` puts them together.
+tokens), their "mean" or "max", or "every" one (the heads that score the vocabulary, and those with a recurrent network,
+`nn/recurrent.py`). A head of pairs reads them "joint", as one text, or in two "towers": the states u and v of each text
+alone, which it is given as `combine` puts them together.
 """
 
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ from heedful.evaluation.statistics.classes import Predictions, statistics_of_pre
 from heedful.evaluation.tfidf import TfidfModel
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
-from heedful.nn.heads import ONE_STATE, Reading
+from heedful.nn.heads import ONE_STATE, Reading, Reads
 from heedful.objectives.loading import load_data
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.rows import EpochRows, in_parts, padding_share
@@ -167,10 +167,13 @@ class Classify(Objective):
         table, training = self.recipe.model, self.recipe.training
         labels = self.data.labels if self.data.kind == "classes" else ("score",)
         reads = reading.reads
-        if table.pooling is not None:
-            reads = "pooled" if table.pooling == "cls" else table.pooling
+        if table.recurrent is not None:
+            reads = "every"
+        elif table.pooling is not None:
+            reads = "pooled" if table.pooling == "cls" else cast("Reads", table.pooling)
         pairs = table.pairs or reading.pairs if self.data.train.pairs is not None else "joint"
-        return {HEAD: NewHead(table.head, labels, reads, table.dropout, training.long_texts == "chunk", pairs)}
+        chunked, network = training.long_texts == "chunk", (table.recurrent, table.rnn_width)
+        return {HEAD: NewHead(table.head, labels, reads, table.dropout, chunked, pairs, *network)}
 
     def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
         table, tokenizer, shape = self.recipe.training, checkpoint.tokenizer, checkpoint.transformer.shape

@@ -1,6 +1,7 @@
 """Texts as the body reads them: token ids, chunks of long texts, batches, and what a head reads of them.
 
-Letters: b texts, c chunks of them (b of them if no text is chunked), t tokens, d the model's width.
+Letters: b texts, c chunks of them (b of them if no text is chunked), t tokens, d the model's width, f
+that of a feature: d, or what a head's recurrent network gives.
 """
 
 import time
@@ -137,9 +138,21 @@ class TextReader:
         """(b, d): the state that `reads` names of each text; the mean over the chunks of a long one."""
         if self.cache is not None:
             return self.cache.features(texts, reads)
-        batch, owner_c = collate(texts, self.transformer.shape.pad_id, self.device)
-        below = None if self.lower is None else self.lower.below(texts, batch.ids_bt.shape[1])
+        batch, below, owner_c = self._batch(texts)
         return average_chunks(self.transformer.features(reads, batch, below), owner_c)
+
+    def _batch(self, texts: Sequence[Text]) -> tuple[Batch, Below | None, Tensor | None]:
+        """The chunks of all texts, what is there of their states, and which text each belongs to."""
+        batch, owner_c = collate(texts, self.transformer.shape.pad_id, self.device)
+        return batch, None if self.lower is None else self.lower.below(texts, batch.ids_bt.shape[1]), owner_c
+
+    def _head_features(self, texts: Sequence[Text], head: str) -> Tensor:
+        """(b, f): the same, or what the head's recurrent network makes of the states of each chunk."""
+        shape = self.transformer.head_shapes[head]
+        if shape.recurrent is None or self.cache is not None:
+            return self.features(texts, shape.reads)
+        batch, below, owner_c = self._batch(texts)
+        return average_chunks(self.transformer.inputs(head, batch, below=below), owner_c)
 
     def inputs(self, items: Sequence[Item], head: str) -> Tensor:
         """What the head is given of each text or pair, side by side, through the adapters that are its own."""
@@ -147,13 +160,13 @@ class TextReader:
         use_adapters(self.transformer, shape)
         pairs = [item for item in items if isinstance(item, Pair)]
         if shape.pairs == "joint" and not pairs:
-            return self.features(cast("Sequence[Text]", items), shape.reads)
+            return self._head_features(cast("Sequence[Text]", items), head)
         if shape.pairs == "joint" or len(pairs) != len(items):
             raise ValueError(f"the head {head!r} reads pairs {shape.pairs}")
-        u_bd, v_bd = (
-            self.features(texts, shape.reads) for texts in ([p.first for p in pairs], [p.second for p in pairs])
+        u_bf, v_bf = (
+            self._head_features(texts, head) for texts in ([p.first for p in pairs], [p.second for p in pairs])
         )
-        return combine(u_bd, v_bd, shape.pairs)
+        return combine(u_bf, v_bf, shape.pairs)
 
     def scores(self, items: Sequence[Item], head: str) -> Tensor:
         """(b, classes): what the head says of each. Trained on a GPU in mixed precision, judged in full."""

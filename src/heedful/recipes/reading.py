@@ -270,6 +270,8 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         raise RequestError(f"[tokenizer] goes with model.shape; {model.name} brings its own.")
     if model.shape is not None and model.revision is not None:
         raise RequestError("model.revision goes with model.name.")
+    if model.rnn_width is not None and model.recurrent is None:
+        raise RequestError('model.rnn_width goes with model.pooling = "lstm", "bilstm", "gru" or "bigru".')
     if data.name is not None and data.train is not None:
         raise RequestError("[data] needs either name or train, not both.")
     if data.limit is not None and data.fraction is not None:

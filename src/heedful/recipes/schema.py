@@ -1,10 +1,12 @@
 """What a recipe may say. Each table is one word of the design; each field's docstring is its reference."""
 
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 Pooling = Literal["cls", "first", "mean", "max", "last"]
+RecurrentPooling = Literal["lstm", "bilstm", "gru", "bigru"]
+"""These have weights of their own, which belong to a head."""
 
 
 class Table(BaseModel):
@@ -20,9 +22,15 @@ class ModelTable(Table):
     """A named shape (`heedful models` lists them) with random weights drawn from the run's seed; needs [tokenizer]."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
-    pooling: Pooling | None = None
+    pooling: Literal[Pooling, RecurrentPooling] | None = None
     """Which state the head reads: "cls" (the first through the checkpoint's pooler, as Hugging Face does), "first",
-    "mean", "max" or "last". Default: "mean" if the body is frozen, else what the family's own classifier reads."""
+    "mean", "max" or "last". Or what a recurrent network, a part of the head with fresh weights, makes of all states in
+    their order: "lstm" or "gru", its output at the last token; "bilstm" or "bigru", that of one direction at the last
+    token beside that of the other at the first. Default: "mean" if the body is frozen, else what the family's own
+    classifier reads."""
+    rnn_width: int | None = Field(None, ge=1, le=100_000)
+    """Width of the recurrent network's output, each way. Default: the body's width; for two directions half of it,
+    rounded up, so that the head is given about as much."""
     pairs: Literal["joint", "towers"] | None = None
     """How the head reads a pair of texts: "joint", as one text; or "towers", each alone, of whose states u and v it is
     given u, v, |u − v|, u ∘ v and their cosine. Default: "towers" if the body is frozen, else "joint"."""
@@ -30,6 +38,11 @@ class ModelTable(Table):
     """The classifier: one linear map, or two with tanh between them."""
     dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout before the classifier. Default: what the checkpoint's config says."""
+
+    @property
+    def recurrent(self) -> RecurrentPooling | None:
+        """The pooling, if it is a recurrent network."""
+        return cast(RecurrentPooling, self.pooling) if self.pooling in get_args(RecurrentPooling) else None
 
 
 class TokenizerTable(Table):

@@ -16,8 +16,8 @@ class AdapterTable(NewAdapterTable):
     method: Literal["adapter"] = "adapter"
     """Bottleneck adapters and the head move; the body stays as it is to the bit."""
     placement: Literal["pfeiffer", "houlsby", "parallel"] = "pfeiffer"
-    """Where they stand: after the feed-forward network, reading the normalised sum (Pfeiffer); after attention and after
-    the feed-forward network, reading their outputs (Houlsby); or beside the feed-forward network."""
+    """Where they stand: after the feed-forward network, reading the normalised sum (Pfeiffer); after attention and
+    after the feed-forward network, reading their outputs (Houlsby); or beside the feed-forward network."""
     reduction: float | None = Field(None, gt=0)
     """The body's width divided by the bottleneck's. Default: 16; 2 in parallel."""
     activation: str | None = None
@@ -33,8 +33,8 @@ class AdapterTable(NewAdapterTable):
     norm_after: bool = False
     """Whether there is a layer norm of its own after the bottleneck."""
     scaling: float | Literal["learned", "channel"] | None = None
-    """What the bottleneck's output is multiplied by: a number, or one that is learned, or one for each channel. Default:
-    1; 4 in parallel."""
+    """What the bottleneck's output is multiplied by: a number, or one that is learned, or one for each channel.
+    Default: 1; 4 in parallel."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of the bottleneck's output."""
     initial: Literal["zero", "normal", "truncated"] = "zero"

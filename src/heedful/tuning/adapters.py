@@ -50,8 +50,8 @@ class AdapterTuning(Tuning):
 
     @abstractmethod
     def compose(self, head: str, objective: Objective) -> Composition:
-        """Makes the adapters through which this head reads, notes in `moving` what of them trains, and says how they are
-        put together."""
+        """Makes the adapters through which this head reads, notes in `moving` what of them trains, and says how they
+        are put together."""
 
     def _lower_states(self, objective: Objective) -> LowerStates | None:
         """Of the blocks that no adapter changes, if there are any and the objective says which texts there are."""

@@ -33,8 +33,11 @@ class Cosine(Frozen):
     @classmethod
     def check(cls, recipe: Recipe) -> None:
         super().check(recipe)
-        if recipe.model.pairs is not None or recipe.model.head != "linear":
-            raise RequestError('tuning.method = "cosine" has its own head; leave model.pairs and model.head out.')
+        if recipe.model.pairs is not None or recipe.model.head != "linear" or recipe.model.recurrent is not None:
+            raise RequestError(
+                'tuning.method = "cosine" has its own head; leave model.pairs, model.head and a recurrent model.pooling
+                out.'
+            )
 
     @classmethod
     def solves(cls, recipe: Recipe) -> bool:
@@ -47,7 +50,7 @@ class Cosine(Frozen):
             return None
         content = recipe.identity()
         model = {key: content["model"][key] for key in ("name", "revision", "pooling") if key in content["model"]}
-        if model.get("pooling") == "cls":  # not every body has a pooler that was trained
+        if recipe.model.recurrent or model.get("pooling") == "cls":  # not every body comes with these
             del model["pooling"]
         data = {key: value for key, value in content.get("data", {}).items() if key != "redraw"}
         used = {"max_length", "device", "threads"}

@@ -15,7 +15,7 @@ from heedful.nn.heads import Reading
 from heedful.objectives.protocol import Objective
 from heedful.objectives.texts import TextReader
 from heedful.recipes.schema import Recipe, TuningTable
-from heedful.tuning.features import compute_features
+from heedful.tuning.features import compute_features, compute_lower_states
 from heedful.tuning.protocol import Spent, Surroundings, Tuning
 from heedful.tuning.solving import PENALTIES, solve_head
 
@@ -48,8 +48,9 @@ class Frozen(Tuning):
         self.transformer.body.eval()
         self.heads = list(objective.heads(self.READING))
         method = around.recipe.tuning.method
-        reads = {self.transformer.head_shapes[name].reads for name in self.heads}
-        if len(reads) != 1 or "every" in reads or not objective.cached_texts():
+        shapes = [self.transformer.head_shapes[name] for name in self.heads]
+        reads, recurrent = {shape.reads for shape in shapes}, all(shape.recurrent for shape in shapes)
+        if len(reads) != 1 or ("every" in reads and not recurrent) or not objective.cached_texts():
             raise RequestError(
                 f'tuning.method = "{method}" needs an objective whose heads read one state of each text; use "full".'
             )
@@ -58,8 +59,14 @@ class Frozen(Tuning):
                 f'{around.recipe.model.name}: has no pooler, so model.pooling = "cls" has nothing to freeze; '
                 'use "mean".'
             )
-        self.computed = compute_features(self.transformer, objective.cached_texts(), reads.pop(), around)
-        self.reader = TextReader(self.transformer, around.device, self.computed.cache)
+        if recurrent:  # every state of every text is kept, and batches are still padded
+            layers = self.transformer.shape.layers
+            lower, self.once = compute_lower_states(self.transformer, objective.cached_texts(), layers, around)
+            self.reader = TextReader(self.transformer, around.device, lower=lower)
+            return
+        computed = compute_features(self.transformer, objective.cached_texts(), reads.pop(), around)
+        self.once = computed.spent
+        self.reader = TextReader(self.transformer, around.device, computed.cache)
         objective.texts_are_cached()
         if self.solves(around.recipe):
             (head,) = self.heads
@@ -73,8 +80,10 @@ class Frozen(Tuning):
             raise RequestError(f'tuning.method = "{table.method}" on random weights learns nothing; use "full".')
         if not isinstance(table, FrozenTable):
             return
-        if table.solve and recipe.model.head != "linear":
-            raise RequestError('tuning.solve needs model.head = "linear": others have no one optimum.')
+        if table.solve and (recipe.model.head != "linear" or recipe.model.recurrent is not None):
+            raise RequestError(
+                'tuning.solve needs model.head = "linear" and no recurrent network: others have no one optimum.'
+            )
         if table.solve and not plugins.find("objective", recipe.objective.kind).CONVEX:
             raise RequestError(f'tuning.solve: objective.kind = "{recipe.objective.kind}" cannot be solved at once.')
         if min(table.penalties) <= 0:
@@ -87,7 +96,7 @@ class Frozen(Tuning):
         if table.solve is not None:
             return table.solve
         convex: bool = plugins.find("objective", recipe.objective.kind).CONVEX
-        return convex and recipe.model.head == "linear"
+        return convex and recipe.model.head == "linear" and recipe.model.recurrent is None
 
     @classmethod
     def penalties(cls, recipe: Recipe) -> Sequence[float]:
@@ -98,7 +107,7 @@ class Frozen(Tuning):
     @classmethod
     def unused(cls, recipe: Recipe) -> Mapping[str, str]:
         method = f'with tuning.method = "{recipe.tuning.method}"'
-        cached = {"training.batch_tokens": f"{method}, whose texts are read once"}
+        cached = {} if recipe.model.recurrent else {"training.batch_tokens": f"{method}, whose texts are read once"}
         if not cls.solves(recipe):
             return {**cached, "tuning.penalties": "where the head is trained step by step"}
         why = f"{method}, whose head is solved, not trained step by step"
@@ -118,7 +127,7 @@ class Frozen(Tuning):
         self.transformer.heads.train(on)
 
     def spent(self, forward_flops: int, tokens: int) -> Spent:
-        return self.computed.spent
+        return self.once
 
 
 TUNING = Frozen

@@ -27,8 +27,8 @@ class FusionTable(TuningTable):
     """The adapters to fuse, at least two: directories of adapters or of models with one adapter, or hub ids. {seed}
     stands for the run's seed."""
     query: Literal["after", "before"] = "after"
-    """Whether the query is the state after the sum and the norm, which Pfeiffer's adapters read, or the sublayer's output
-    before them."""
+    """Whether the query is the state after the sum and the norm, which Pfeiffer's adapters read, or the sublayer's
+    output before them."""
     value: bool = True
     """Whether there is a value matrix, which starts at the identity."""
     regularise: float = Field(0.01, ge=0)

@@ -38,8 +38,8 @@ def _of_texts(reader: TextReader, texts: Sequence[Text], labels: Sequence[str | 
 
 
 def text_weights(reader: TextReader, texts: Sequence[Text]) -> dict[tuple[Place, int], Tensor]:
-    """By place and layer, from the bottom up: the mean over the tokens of each text of the weight of each adapter of the
-    fusion in use. Of a long text, its first chunk."""
+    """By place and layer, from the bottom up: the mean over the tokens of each text of the weight of each adapter of
+    the fusion in use. Of a long text, its first chunk."""
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i].chunks[0]))
     means: dict[tuple[Place, int], Tensor] = {}
     with torch.inference_mode(), watch_fusion(reader.transformer) as seen:

@@ -179,7 +179,7 @@ def _score(
 ) -> tuple[Tensor, Score]:
     """The score in the graph, and what it is."""
     module, shape = transformer.heads[name], transformer.head_shapes[name]
-    inputs = [transformer.pick(reading.states, shape.reads, reading.batch) for reading in readings]
+    inputs = [transformer.inputs(name, reading.batch, reading.states) for reading in readings]
     x = combine(inputs[0], inputs[1], shape.pairs) if shape.pairs != "joint" else inputs[0]
     if isinstance(module, MaskedWordHead | LanguageModelHead):
         position = _position(readings[0], position, tokenizer, source)
