@@ -256,7 +256,7 @@ FROZEN = {"method": "frozen"}
             {"model": {"pooling": "gru"}, "tuning": {**FROZEN, "solve": True}},
             'tuning.solve needs model.head = "linear" and no recurrent network',
         ),
-        ({"model": {"pooling": "bilstm"}, "tuning": {"method": "cosine"}}, "and a recurrent model.pooling out"),
+        ({"model": {"pooling": "bilstm"}, "tuning": {"method": "cosine"}}, "and a recurrent model.pooling."),
     ],
 )
 def test_what_is_refused_before_anything_is_read(tables: dict[str, dict[str, Any]], said: str) -> None:

@@ -84,8 +84,8 @@ class Reading:
         unknown = sorted(set(self.config) - set(defaults) - set(only) - set(inert) - set(_REQUIRED))
         if unknown:
             raise RequestError(
-                f"{self.path}: config.{unknown[0]} is not known, and heedful does not guess what it would change; remove
-                " "it if it changes nothing."
+                f"{self.path}: config.{unknown[0]} is not known, and heedful does not guess what it would change; "
+                "remove it if it changes nothing."
             )
         for key, value in only.items():
             if self.config.get(key, value) != value:

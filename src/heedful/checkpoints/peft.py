@@ -43,8 +43,8 @@ def read_shape(
     for key, supported in _ONLY.items():
         if key in config and config[key] not in supported:
             raise RequestError(
-                f"{path}: {key} = {shown(config[key])} is not supported; merge the adapter into its model with PEFT, and
-                " "load that."
+                f"{path}: {key} = {shown(config[key])} is not supported; merge the adapter into its model with PEFT, "
+                "and load that."
             )
     unknown = sorted(set(config) - set(_ONLY) - _READ - _INERT)
     harmful = [key for key in unknown if config[key] not in (None, False, {}, [])]

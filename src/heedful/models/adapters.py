@@ -326,8 +326,8 @@ def check_composition(transformer: Transformer, composition: Composition) -> Non
         if isinstance(part, Fuse) and part.name not in transformer.fusions:
             known = "; ".join(f"of {name.replace(',', ', ')}" for name in transformer.fusions)
             raise RequestError(
-                f"{part}: the fusion part is missing; the model has {f'one {known}' if known else 'none'}. Train one
-                with " 'tuning.method = "fusion", or load the directory that holds it.'
+                f"{part}: the fusion part is missing; the model has {f'one {known}' if known else 'none'}. Train "
+                'one with tuning.method = "fusion", or load the directory that holds it.'
             )
     shapes = [transformer.adapter_shapes[name] for name in names_of(composition)]
     if bottlenecks > 1 and any(isinstance(s, BottleneckShape) and s.reads == "stream" for s in shapes):

@@ -35,8 +35,8 @@ class Cosine(Frozen):
         super().check(recipe)
         if recipe.model.pairs is not None or recipe.model.head != "linear" or recipe.model.recurrent is not None:
             raise RequestError(
-                'tuning.method = "cosine" has its own head; leave model.pairs, model.head and a recurrent model.pooling
-                out.'
+                'tuning.method = "cosine" has its own head; leave out model.pairs, model.head and a recurrent '
+                "model.pooling."
             )
 
     @classmethod

@@ -23,7 +23,7 @@ from heedful.tuning.fusion_use import fusion_use
 class FusionTable(TuningTable):
     method: Literal["fusion"] = "fusion"
     """Adapters that are there already are fused by attention; the fusion and the head move."""
-    adapters: list[str] = []
+    adapters: list[str] = Field(default=[])
     """The adapters to fuse, at least two: directories of adapters or of models with one adapter, or hub ids. {seed}
     stands for the run's seed."""
     query: Literal["after", "before"] = "after"
