@@ -188,7 +188,7 @@ def _read_reduction(at: Reading, body: Shape) -> tuple[float, tuple[tuple[int, f
 
 
 def _layers(at: Reading, given: Any, body: Shape) -> tuple[int, ...]:
-    if not isinstance(given, list) or not all(type(n) is int and 0 <= n for n in given):
+    if not isinstance(given, list) or not all(type(n) is int and n >= 0 for n in given):
         raise at.refuse("leave_out", "is not a list of layers")
     return tuple(sorted(n for n in given if n < body.layers))
 
