@@ -42,7 +42,8 @@ class Average:
         if len(given) != len(names) or not all(0 <= w < float("inf") for w in given) or not sum(given):
             raise RequestError(f"average({', '.join(names)}): needs one weight from 0 on for each, not all of them 0.")
         object.__setattr__(self, "names", names)
-        object.__setattr__(self, "weights", tuple(w / sum(given) for w in given))
+        total = 1.0 if abs(sum(given) - 1) < 1e-9 else sum(given)  # what is written is read back to the bit
+        object.__setattr__(self, "weights", tuple(w / total for w in given))
 
     def __str__(self) -> str:
         parts = zip(self.names, self.weights, strict=True)

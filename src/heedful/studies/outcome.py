@@ -6,10 +6,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from heedful.checkpoints.adapters import FOLDER
 from heedful.checkpoints.directory import MODEL_FILES, MODEL_FOLDERS
+from heedful.checkpoints.tensors import SAFETENSORS
 from heedful.evaluation.statistics.compare import alpha_of_look
 from heedful.recipes.reading import make_recipe
-from heedful.storage.directories import replace_directory
+from heedful.storage.directories import link_or_copy, replace_directory
 from heedful.storage.reading import mapping
 from heedful.storage.runs import finished_run
 from heedful.storage.shared import SharedStore
@@ -96,5 +98,8 @@ def _keep_best(directory: Path, best: Mapping[str, Any], seed: int | None) -> No
 
     def copy(into: Path) -> None:
         shutil.copytree(directory / folder, into, dirs_exist_ok=True)
+        if (into / FOLDER).is_dir():  # models with adapters share the file of their body
+            (into / SAFETENSORS).unlink()
+            link_or_copy(directory / folder / SAFETENSORS, into / SAFETENSORS)
 
     replace_directory(directory / "best", copy, MODEL_FILES, MODEL_FOLDERS)

@@ -28,6 +28,7 @@ class AdapterTuning(Tuning):
 
     READING = Reading("mean")
     MOVES_BODY = False
+    USES_ADAPTERS = True
 
     def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
         self.transformer = transformer.to(around.device)
@@ -155,4 +156,5 @@ def layers_left_out(layers: Sequence[int] | None, count: int) -> tuple[int, ...]
 def adapter_name(head: str, objective: Objective) -> str:
     """The head's own name; the name of the data, where the head has none of its own."""
     name = head if head != "classify" else str(objective.description().get("name", head))
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-")[:60] or "adapter"
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-")[:60]
+    return f"{name}-adapter".lstrip("-") if not name or hasattr(nn.ModuleDict, name) else name  # "train", say

@@ -40,6 +40,7 @@ class FrozenTable(TuningTable):
 class Frozen(Tuning):
     Table: ClassVar[type[TuningTable]] = FrozenTable
     READING = Reading("mean", "towers")
+    MOVES_BODY = False
     COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 30, "lr": 3e-3, "warmup": 0.0}}
 
     def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:

@@ -67,6 +67,9 @@ class Tuning(ABC):
     MOVES_BODY: ClassVar[bool] = True
     """Whether weights of the body train; if not, the models of a study's runs share one file for it."""
 
+    USES_ADAPTERS: ClassVar[bool] = False
+    """Whether it may begin from a model that carries adapters, which it leaves beside its own."""
+
     penalty: Callable[[], Tensor] | None = None
     """Added to the loss of every step, if it is there: what is penalised beside the objective's losses."""
     solve: Solve | None = None
