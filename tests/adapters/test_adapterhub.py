@@ -128,12 +128,12 @@ def test_what_the_library_wrote_answers_alike(case: dict[str, Any], answers: dic
         if grad is None:
             assert theirs.abs().max() < 1e-5, parameter
             continue
-        if grad.shape != theirs.shape:  # rows of B for queries, keys and values, where they are one map
-            grad = grad[grad.abs().sum(1) > 0][:, : theirs.shape[1]] if grad.shape[0] != theirs.shape[0] else grad
-        if grad.shape == theirs.shape and ".c_attn." not in parameter:
-            assert torch.allclose(grad, theirs.double(), rtol=1e-5, atol=2e-5), parameter
-            compared += 1
-    assert compared or case["family"] == "gpt2" or "head" in name or name.startswith(("old", "static", "with", "unpre"))
+        if grad.shape != theirs.shape:  # queries, keys and values are one map here, and stand in blocks there
+            assert ".c_attn." in parameter
+            continue
+        assert torch.allclose(grad, theirs.double(), rtol=1e-5, atol=2e-5), parameter
+        compared += 1
+    assert compared or (case["family"], name) == ("gpt2", "lora")
 
 
 def test_a_mean_is_a_mean(answers: dict[str, dict[str, Tensor]]) -> None:
@@ -163,7 +163,7 @@ def test_the_weights_of_a_fusion_and_its_penalty(name: str, answers: dict[str, d
         compared += 1
     assert compared == (6 if "houlsby" in name else 3)
     modules = checkpoint.transformer.fusions.modules()
-    penalty = 0.01 * sum(float(m.penalty()) for m in modules if isinstance(m, Fusion))
+    penalty = 0.01 * sum(float(m.penalty().detach()) for m in modules if isinstance(m, Fusion))
     assert penalty == pytest.approx(float(given[f"{name}/regularization"]), rel=1e-5)
 
 

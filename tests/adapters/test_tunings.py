@@ -1,4 +1,4 @@
-"""Adapters, low-rank changes, biases and fusions as tunings: what moves and what does not, what is kept, what is saved."""
+"""Adapters, low-rank changes, biases and fusions as tunings: what moves, what does not, what is kept and saved."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,8 @@ TUNINGS: dict[str, dict[str, Any]] = {
     "upper": {"method": "adapter", "reduction": 4, "layers": [-1]},
     "lora": {"method": "lora", "rank": 2},
     "lora-everywhere": {
-        "method": "lora", "rank": 2, "maps": ["key", "attention-output", "up", "down"], "stabilised": True, "dropout": 0.1,
+        "method": "lora", "rank": 2, "maps": ["key", "attention-output", "up", "down"], "stabilised": True,
+        "dropout": 0.1,
     },
     "lora-upper": {"method": "lora", "rank": 2, "layers": [1]},
 }  # fmt: skip

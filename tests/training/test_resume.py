@@ -18,7 +18,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from heedful import plugins
 from heedful.errors import RequestError, WorkError
 from heedful.recipes.schema import Recipe
 from heedful.storage.runs import finished_run, has_weights
@@ -26,17 +25,15 @@ from heedful.training import run as runs
 from heedful.training import state as states
 from heedful.training.loop import Fit
 from heedful.training.run import execute
+from killing import step_on_disk, survive
 from training_samples import (
-    FAMILY_CHANGES,
     Child,
     assert_same_run,
     everything_left,
     read_log,
-    sentences,
     tiny_recipe,
     write_csv,
     write_data,
-    write_family,
     write_tiny,
 )
 
@@ -72,47 +69,6 @@ def reference(world: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFac
     return uninterrupted
 
 
-def step_on_disk(directory: Path) -> int:
-    try:
-        return int(json.loads((directory / "checkpoints/state.json").read_text())["step"])
-    except OSError:
-        return 0
-
-
-def kill_and_go_on(recipe: Recipe, directory: Path, kills: int, draw: random.Random) -> int:
-    """By turns: while a state is written, a random time after a random step, at a random time. Returns the kills."""
-    done = 0
-    for attempt in range(3 * kills):
-        child = Child(recipe, 7, directory)
-        start, wait, goal = time.monotonic(), draw.uniform(0, 0.3), step_on_disk(directory) + draw.randint(1, 5)
-        while child.process.is_alive() and time.monotonic() - start < 20:
-            if attempt % 3 == 0 and step_on_disk(directory) >= goal and any(directory.glob(".checkpoints.*.new")):
-                break
-            if attempt % 3 == 1 and step_on_disk(directory) >= goal:
-                time.sleep(draw.uniform(0, 0.02))
-                break
-            if attempt % 3 == 2 and time.monotonic() - start > wait:
-                break
-            time.sleep(0.0002)
-        done += child.kill()
-        if done == kills or not child.killed:
-            break
-    Child(recipe, 7, directory).finish()
-    return done
-
-
-def survive(kills: int, recipe: Recipe, folder: Path, expected: Path, draw: random.Random) -> None:
-    """Life after life, until this many kills have been survived."""
-    done = 0
-    for life in range(10 * kills):
-        if done >= kills:
-            return
-        directory = folder / str(life) / "run"
-        done += kill_and_go_on(recipe, directory, min(6, kills - done), draw)
-        assert_same_run(directory, expected)
-    raise AssertionError(f"every run ended before it could be killed, but for {done}")
-
-
 @pytest.mark.parametrize(("method", "parts"), [("frozen", 1), ("full", 2)])
 def test_killed_three_times(
     method: str, parts: int, world: Callable[..., Recipe], reference: Callable[[str, int], Path], tmp_path: Path
@@ -129,112 +85,6 @@ def test_killed_many_times(
 ) -> None:
     draw = random.Random(f"many {method} {parts}")
     survive(24, world(method, accumulate=parts), tmp_path, reference(method, parts), draw)
-
-
-FAMILIES = tuple(FAMILY_CHANGES)
-VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    **{f"{family}-full": (family, "full", {}) for family in FAMILIES},
-    "bert-frozen": ("bert", "frozen", {}),
-    "scores": ("bert", "full", {"scores": True}),
-    "chunks": ("bert", "full", {"max_length": 12, "long_texts": "chunk"}),
-    "batch-tokens": ("bert", "full", {"batch_tokens": 120}),
-    "marks-by-steps": ("bert", "full", {"steps": 13, "mark_steps": 4, "patience": 3}),
-    "marks-by-tokens": ("bert", "full", {"mark_tokens": 150}),
-    "solved": ("bert", "solved", {}),
-    "towers": ("bert", "full", {"pairs": "towers"}),
-    "bilstm": ("bert", "full", {"pooling": "bilstm"}),
-    "gru-towers": ("bert", "full", {"pooling": "gru", "pairs": "towers"}),
-}
-"""What else a run can be: family, tuning, keys of [training] and [model]."""
-
-
-@pytest.fixture(scope="module")
-def variants(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Recipe, Path]]:
-    """The recipe of a variant, and its uninterrupted run."""
-    folder = tmp_path_factory.mktemp("variants")
-    data = write_data(folder / "data")
-    rows = [(text, f"{sum(map(ord, text)) % 50 / 10}") for text, _ in sentences(52, seed=4)]
-    scores = {"train": str(write_csv(folder / "scores.csv", ("text", "label"), rows)), "text": "text", "label": "label"}
-    both = [(a, b, y) for (a, y), (b, _) in zip(rows, rows[1:] + rows[:1], strict=True)]
-    pairs = {**scores, "train": str(write_csv(folder / "pairs.csv", ("text", "b", "label"), both)), "pair": "b"}
-
-    def variant(name: str) -> tuple[Recipe, Path]:
-        family, method, training = VARIANTS[name]
-        training = dict(training)
-        files = {**scores, "kind": "score"} if training.pop("scores", False) else data
-        keys = {key: training.pop(key) for key in ("pairs", "pooling") if key in training}
-        files = {**pairs, "kind": "score"} if "pairs" in keys else files
-        model = folder / family / family
-        if not model.exists():
-            write_family(folder / family, family)
-        head = {"dropout": 0.3, **keys} if method != "solved" else {}
-        recipe = tiny_recipe(model, files, method, training=training, model=head)
-        directory = folder / "runs" / name / "run"
-        if not directory.exists():
-            execute(recipe, 7, directory, command="test", quiet=True)
-        return recipe, directory
-
-    return variant
-
-
-def solved(recipe: Recipe) -> bool:
-    return not plugins.find("tuning", recipe.tuning.method).random(recipe)
-
-
-def kill_once(recipe: Recipe, directory: Path, draw: random.Random) -> bool:
-    """After a random step of the first ten, or, where there are no steps, as soon as it is at work; False if it ended
-    before that."""
-    child, goal, start = Child(recipe, 7, directory), draw.randint(1, 10), time.monotonic()
-    while child.process.is_alive() and time.monotonic() - start < 20:
-        if solved(recipe):
-            if (directory / "manifest.json").exists():
-                time.sleep(goal / 30)
-                break
-        elif step_on_disk(directory) >= goal:
-            break
-        time.sleep(0.0002)
-    return child.kill()
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_killed_once_whatever_is_trained(
-    name: str, variants: Callable[[str], tuple[Recipe, Path]], tmp_path: Path
-) -> None:
-    recipe, expected = variants(name)
-    draw = random.Random(name)
-    for life in range(10):
-        directory = tmp_path / str(life) / "run"
-        killed = kill_once(recipe, directory, draw)
-        if killed and not solved(recipe):
-            assert step_on_disk(directory) > 0
-        Child(recipe, 7, directory).finish()
-        assert_same_run(directory, expected)
-        if killed:
-            return
-    raise AssertionError("every run ended before it could be killed")
-
-
-@pytest.mark.full
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", VARIANTS)
-def test_killed_many_times_whatever_is_trained(
-    name: str, variants: Callable[[str], tuple[Recipe, Path]], tmp_path: Path
-) -> None:
-    recipe, expected = variants(name)
-    draw = random.Random(f"many {name}")
-    if not solved(recipe):
-        survive(16, recipe, tmp_path, expected, draw)
-        return
-    done = 0
-    for life in range(120):  # a run that is solved may end before it is hit
-        directory = tmp_path / str(life) / "run"
-        while done < 16 and kill_once(recipe, directory, draw):
-            done += 1
-        Child(recipe, 7, directory).finish()
-        assert_same_run(directory, expected)
-        if done >= 16:
-            return
-    raise AssertionError(f"every run ended before it could be killed, but for {done}")
 
 
 class Dead(BaseException):

@@ -58,8 +58,8 @@ def assemble(recipe: Recipe, seed: int, objective: Objective, store: SharedStore
     carried = checkpoint.transformer.adapters
     if carried and not tuning_class.USES_ADAPTERS:
         raise RequestError(
-            f'{source}: carries adapters ({", ".join(carried)}), which tuning.method = "{recipe.tuning.method}" would not '
-            "use; name the body that they were trained on, or merge them into it first."
+            f'{source}: carries adapters ({", ".join(carried)}), which tuning.method = "{recipe.tuning.method}" would '
+            "not use; name the body that they were trained on, or merge them into it first."
         )
     facts = _facts(recipe, seed, origin)
     objective.prepare(checkpoint, facts, store)
