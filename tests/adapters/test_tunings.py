@@ -211,6 +211,8 @@ def test_with_an_adapter_hugging_face_is_told_that_the_head_is_missing(world: di
     run = train(world, "pooled-adapter", tuning=TUNINGS["pfeiffer"], model={"pooling": "cls"})
     _, notes = AutoModelForSequenceClassification.from_pretrained(run / "model", output_loading_info=True)
     assert "classifier.weight" in notes["missing_keys"]
+    # Nor does sentence-transformers take it for a body without adapters.
+    assert not (train(world, "pfeiffer") / "model/modules.json").exists()
 
 
 def test_biases_alone(world: dict[str, Any]) -> None:
