@@ -364,3 +364,57 @@ class _Impatient:
         import signal
 
         os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_maps_of_each_family(world: dict[str, Any], tmp_path: Path) -> None:
+    gpt2 = {**world, "model": write_family(tmp_path / "gpt2", "gpt2")}
+    parts = assembled(gpt2, {"method": "lora", "rank": 2}, tmp_path)
+    names = {n.split(".")[-2] for n in parts.tuning.trainable() if n.startswith("adapters.")}
+    assert names == {"qkv"}
+    with pytest.raises(RequestError, match="a gpt2 has no map 'query'; it has qkv, attention-output, up, down"):
+        assembled(gpt2, {"method": "lora", "maps": ["query"]}, tmp_path)
+    with pytest.raises(RequestError, match="a bert has no map 'qkv'"):
+        assembled(world, {"method": "lora", "maps": ["qkv"]}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tuning", "says"),
+    [
+        ({"method": "adapter", "layers": [2]}, r"tuning.layers = \[2\]: name some of the model's layers 0 … 1"),
+        ({"method": "adapter", "layers": [1, -1]}, "each once"),
+        ({"method": "adapter", "activation": "maxout"}, "tuning.activation = 'maxout': choose gelu"),
+        ({"method": "adapter", "placement": "houlsby", "residual": "sum"}, "goes with placement \"pfeiffer\""),
+        ({"method": "adapter", "placement": "parallel", "residual": "input"}, "means nothing with placement"),
+        ({"method": "adapter", "start": "x", "reduction": 4.0}, "tuning.start brings its own reduction"),
+        ({"method": "adapter", "start": "nowhere/at/all"}, "there is no such directory of an adapter"),
+        ({"method": "adapter", "per_task": True, "name": "x"}, "are called after their tasks"),
+        ({"method": "adapter", "name": "a.b"}, "'a.b' is no name for an adapter"),
+        ({"method": "lora", "maps": ["up", "up"]}, "name each once"),
+        ({"method": "lora", "rank": 0}, "tuning.rank"),
+        ({"method": "fusion"}, "name at least two adapters to fuse"),
+        ({"method": "fusion", "adapters": ["nowhere", "either"]}, "there is no such directory|hub"),
+        ({"method": "adapter", "reducton": 4}, "did you mean tuning.reduction"),
+    ],
+)  # fmt: skip
+def test_refused_recipes(tuning: dict[str, Any], says: str, world: dict[str, Any], tmp_path: Path) -> None:
+    from heedful.errors import WorkError
+
+    with pytest.raises((RequestError, WorkError), match=says):
+        assembled(world, tuning, tmp_path)
+
+
+def test_adapters_are_not_left_behind_by_other_tunings(world: dict[str, Any], tmp_path: Path) -> None:
+    carrying = {**world, "model": train(world, "pfeiffer") / "model"}
+    for tuning in ({"method": "full"}, {"method": "frozen", "solve": False}, {"method": "bias"}):
+        with pytest.raises(RequestError, match=r"carries adapters .train-adapter., which tuning.method"):
+            assembled(carrying, tuning, tmp_path)
+    parts = assembled(carrying, {**TUNINGS["pfeiffer"], "name": "second"}, tmp_path)
+    assert set(parts.tuning.transformer.adapters) == {"train-adapter", "second"}
+    assert all("train-adapter" not in n for n in parts.tuning.trainable())
+    with pytest.raises(RequestError, match="has an adapter 'train-adapter' already"):
+        assembled(carrying, TUNINGS["pfeiffer"], tmp_path)
+    random_weights = {"model": {"shape": "bert-tiny"}, "tokenizer": {"kind": "wordpiece", "size": 200}}
+    content = {**tiny_recipe(world["model"], world["data"], "full").identity(), **random_weights}
+    for method in ("adapter", "lora", "bias"):
+        with pytest.raises(RequestError, match=r"leaves random (weights|matrices) as they are"):
+            make_recipe({**content, "tuning": {"method": method}})

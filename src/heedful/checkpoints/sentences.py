@@ -12,8 +12,8 @@ _MODULES = "sentence_transformers.models"
 
 
 def sentence_files(transformer: Transformer, tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """The content of each JSON file by its path; none for a model whose head does not read the mean, or reads it through
-    adapters, of which that library knows nothing."""
+    """The content of each JSON file by its path; none for a model whose head does not read the mean, or reads it
+    through adapters, of which that library knows nothing."""
     main = main_head(transformer.head_shapes)
     head = None if main is None else transformer.head_shapes[main]
     if head is None or head.reads != "mean" or head.adapters or tokenizer is None:

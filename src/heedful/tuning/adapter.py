@@ -62,9 +62,8 @@ class Adapter(NewAdapterTuning):
         if table.residual is not None and table.placement == "parallel":
             raise RequestError('tuning.residual means nothing with placement "parallel"; leave it out.')
 
-    @classmethod
-    def adapter_shape(cls, recipe: Recipe, layers: int) -> BottleneckShape:
-        table = recipe.tuning
+    def adapter_shape(self) -> BottleneckShape:
+        table = self.around.recipe.tuning
         assert isinstance(table, AdapterTable)
         given: dict[str, Any] = {
             key: value
@@ -74,7 +73,7 @@ class Adapter(NewAdapterTuning):
         return replace(
             PLACEMENTS[table.placement],
             **given,
-            left_out=layers_left_out(table.layers, layers),
+            left_out=layers_left_out(table.layers, self.transformer.shape.layers),
             norm_before=table.norm_before,
             norm_after=table.norm_after,
             dropout=table.dropout,

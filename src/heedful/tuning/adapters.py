@@ -96,9 +96,8 @@ class NewAdapterTuning(AdapterTuning):
     SHAPE_KEYS: ClassVar[tuple[str, ...]]
     """The keys of its table that an adapter to start from brings itself."""
 
-    @classmethod
     @abstractmethod
-    def adapter_shape(cls, recipe: Recipe, layers: int) -> AdapterShape:
+    def adapter_shape(self) -> AdapterShape:
         """Of a fresh one."""
 
     @classmethod
@@ -126,7 +125,7 @@ class NewAdapterTuning(AdapterTuning):
             put_adapter(self.transformer, self.around.family, stored, name)
             self.started_from = {table.start: stored.fingerprint}
             return name
-        add_adapter(self.transformer, name, self.adapter_shape(recipe, self.transformer.shape.layers))
+        add_adapter(self.transformer, name, self.adapter_shape())
         draw_adapter(self.transformer, name, torch.Generator().manual_seed(seed_of(seed, "adapter", name)))
         return name
 

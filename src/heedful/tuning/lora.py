@@ -4,8 +4,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from heedful.checkpoints.adapterhub import map_modules
+from heedful.checkpoints.families import FAMILIES
 from heedful.errors import RequestError
-from heedful.models.adapters import LowRankShape, merge, use_adapters
+from heedful.models.adapters import LowRankShape, MapName, merge, use_adapters
 from heedful.recipes.schema import Recipe
 from heedful.tuning.adapters import NewAdapterTable, NewAdapterTuning, layers_left_out
 
@@ -13,11 +15,11 @@ from heedful.tuning.adapters import NewAdapterTable, NewAdapterTuning, layers_le
 class LoraTable(NewAdapterTable):
     method: Literal["lora"] = "lora"
     """Low-rank changes of linear maps and the head move; the body stays as it is to the bit."""
-    maps: list[Literal["query", "key", "value", "attention-output", "up", "down"]] = Field(
-        ["query", "value"], min_length=1
+    maps: list[Literal["query", "key", "value", "qkv", "attention-output", "up", "down"]] | None = Field(
+        None, min_length=1
     )
-    """Which maps are changed: of attention "query", "key", "value" and "attention-output", of the feed-forward network
-    "up" and "down"."""
+    """Which maps are changed: of attention "query", "key", "value" (in GPT-2 they are one, "qkv") and
+    "attention-output", of the feed-forward network "up" and "down". Default: queries and values, or "qkv"."""
     rank: int = Field(8, ge=1)
     """The rank r of the change B A."""
     alpha: float = Field(16.0, gt=0)
@@ -43,16 +45,22 @@ class Lora(NewAdapterTuning):
     def check(cls, recipe: Recipe) -> None:
         super().check(recipe)
         table = _table(recipe)
-        if len(set(table.maps)) != len(table.maps):
+        if table.maps is not None and len(set(table.maps)) != len(table.maps):
             raise RequestError(f"tuning.maps = {table.maps}: name each once.")
         if table.per_task and table.merge:
             raise RequestError("tuning.merge: changes for several tasks cannot all become a part of the same weights.")
 
-    @classmethod
-    def adapter_shape(cls, recipe: Recipe, layers: int) -> LowRankShape:
-        table = _table(recipe)
-        left_out = layers_left_out(table.layers, layers)
-        return LowRankShape(tuple(table.maps), table.rank, table.alpha, table.dropout, table.stabilised, left_out)
+    def adapter_shape(self) -> LowRankShape:
+        table, body = _table(self.around.recipe), self.transformer.shape
+        known = [name for layer, name in map_modules(FAMILIES[self.around.family], body) if layer == 0]
+        usual: tuple[MapName, ...] = ("qkv",) if "qkv" in known else ("query", "value")
+        maps = usual if table.maps is None else tuple(table.maps)
+        strange = next((name for name in maps if name not in known), None)
+        if strange is not None:
+            family = self.around.family
+            raise RequestError(f"tuning.maps: a {family} has no map {strange!r}; it has {', '.join(known)}.")
+        left_out = layers_left_out(table.layers, body.layers)
+        return LowRankShape(maps, table.rank, table.alpha, table.dropout, table.stabilised, left_out)
 
     def finish(self, decay: float) -> None:
         if _table(self.around.recipe).merge:
