@@ -43,6 +43,11 @@ def loss_recipes(folder: Path) -> Iterator[tuple[str, Recipe]]:
     yield "pooling-bilstm", tiny_recipe(bert, data, "full", model=recurrent)
     yield "pooling-cls-frozen", tiny_recipe(bert, data, "frozen", model={"pooling": "cls"})
     yield "two-layer-dropout", tiny_recipe(bert, data, "full", model={"head": "two-layer", "dropout": 0.3})
+    bottleneck = {"reduction": 4, "dropout": 0.2}
+    yield "adapter", tiny_recipe(bert, data, "adapter", tuning=bottleneck)
+    yield "adapter-upper", tiny_recipe(models["roberta"], data, "adapter", tuning={**bottleneck, "layers": [-1]})
+    yield "lora", tiny_recipe(models["distilbert"], data, "lora", tuning={"rank": 2, "dropout": 0.2})
+    yield "bias", tiny_recipe(bert, data, "bias")
     moving = {"layer_decay": 0.8, "reinit_layers": 1}
     yield "layer-decay-reinit", tiny_recipe(bert, data, "full", tuning=moving, training={"schedule": "cosine"})
     loss = {"label_smoothing": 0.1, "class_weights": "balanced"}
