@@ -34,6 +34,56 @@ def rows_of(limit: int | None) -> tuple[list[str], list[int]]:
     return [line[2:] for line in lines], [int(line[0]) for line in lines]
 
 
+def make_fit(recipe: Any, parts: Any, directory: Path) -> Any:
+    """Our training of what was assembled from the recipe, without dev."""
+    from heedful.training.loop import Fit
+
+    return Fit(
+        objective=parts.objective,
+        tuning=parts.tuning,
+        training=recipe.training,
+        seed=0,
+        directory=directory,
+        judge=None,
+        watch=lambda *_: None,
+        should_stop=lambda: False,
+    )
+
+
+def hush_transformers() -> None:
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def make_trainer(model: Any, tokenizer: Any, rows: list[Any], directory: str, epochs: int, grouped: bool) -> Any:
+    """Their training with our defaults, without dev and without checkpoints."""
+    import transformers
+
+    trainer = transformers.Trainer(
+        model=model,
+        args=transformers.TrainingArguments(
+            output_dir=directory,
+            num_train_epochs=epochs,
+            per_device_train_batch_size=BATCH,
+            learning_rate=LR,
+            weight_decay=0.01,
+            warmup_steps=0.1,
+            train_sampling_strategy="group_by_length" if grouped else "random",
+            save_strategy="no",
+            report_to=[],
+            use_cpu=True,
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+        ),
+        train_dataset=rows,
+        data_collator=transformers.DataCollatorWithPadding(tokenizer),
+    )
+    trainer.pop_callback(transformers.trainer_callback.PrinterCallback)
+    return trainer
+
+
 class Ours:
     def __init__(self, directory: str, texts: list[str], labels: list[int]) -> None:
         from heedful.data.records import Dataset, Examples
@@ -62,24 +112,12 @@ class Ours:
         return recipe, assemble(recipe, 0, Classify(recipe, 0, self.data), SharedStore(scratch / "store"))
 
     def train(self, what: str) -> float:
-        from heedful.training.loop import Fit
-
         with tempfile.TemporaryDirectory() as name:
             scratch = Path(name)
             self.parts("full", scratch)  # leaves the token ids in the store
             started = time.perf_counter()
             recipe, parts = self.parts(what, scratch)
-            fit = Fit(
-                objective=parts.objective,
-                tuning=parts.tuning,
-                training=recipe.training,
-                seed=0,
-                directory=scratch,
-                judge=None,
-                watch=lambda *_: None,
-                should_stop=lambda: False,
-            )
-            progress = fit.run()
+            progress = make_fit(recipe, parts, scratch).run()
             parts.tuning.finish(progress.decay)
             return time.perf_counter() - started
 
@@ -93,8 +131,7 @@ class Peer:
     def __init__(self, directory: str, texts: list[str], labels: list[int]) -> None:
         import transformers
 
-        transformers.utils.logging.set_verbosity_error()
-        transformers.utils.logging.disable_progress_bar()
+        hush_transformers()
         self.directory = directory
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
         tokens = self.tokenizer(texts, truncation=True, max_length=LENGTH)
@@ -110,26 +147,8 @@ class Peer:
         if what == "frozen":
             model.bert.requires_grad_(False)
         with tempfile.TemporaryDirectory() as scratch:
-            trainer = transformers.Trainer(
-                model=model,
-                args=transformers.TrainingArguments(
-                    output_dir=scratch,
-                    num_train_epochs=EPOCHS_FROZEN if what == "frozen" else 1,
-                    per_device_train_batch_size=BATCH,
-                    learning_rate=LR,
-                    weight_decay=0.01,
-                    warmup_steps=0.1,
-                    train_sampling_strategy="group_by_length" if what == "grouped" else "random",
-                    save_strategy="no",
-                    report_to=[],
-                    use_cpu=True,
-                    disable_tqdm=True,
-                    dataloader_pin_memory=False,
-                ),
-                train_dataset=self.rows,
-                data_collator=transformers.DataCollatorWithPadding(self.tokenizer),
-            )
-            trainer.pop_callback(transformers.trainer_callback.PrinterCallback)
+            epochs = EPOCHS_FROZEN if what == "frozen" else 1
+            trainer = make_trainer(model, self.tokenizer, self.rows, scratch, epochs, grouped=what == "grouped")
             started = time.perf_counter()
             trainer.train()
             return time.perf_counter() - started
@@ -158,16 +177,19 @@ def matrix_rate() -> float:
 
 
 def random_model(name: str, into: Path) -> str:
+    """A directory with a body of this shape, random weights and the tokenizer of `minilm`."""
     import transformers
 
+    import heedful
+
+    hush_transformers()
     layers, width, heads = SHAPES[name]
-    vocabulary = Path(os.environ["HEEDFUL_DATA"]) / "vocabs" / "bert-base-uncased-vocab.txt"
     transformers.set_seed(0)
     config = transformers.BertConfig(
         num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads, intermediate_size=4 * width
     )
-    transformers.BertForSequenceClassification(config).save_pretrained(into / name)
-    transformers.BertTokenizerFast(str(vocabulary)).save_pretrained(into / name)
+    transformers.BertModel(config).save_pretrained(into / name)
+    heedful.load("minilm").tokenizer.save(into / name)
     return str(into / name)
 
 
