@@ -11,7 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from heedful.checkpoints.adapter_directory import ADAPTER_FILES, add_stored, stored_files
+from heedful.checkpoints.adapter_directory import add_stored, stored_files
+from heedful.checkpoints.adapters import ADAPTER_FILES
 from heedful.checkpoints.dialect import SLOTS
 from heedful.checkpoints.directory import Checkpoint, read_model, write_files, write_model
 from heedful.checkpoints.finding import find

@@ -1,7 +1,6 @@
 """A model carries any number of heads: each is saved where it belongs and comes back to the bit, with its labels."""
 
 import json
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -258,23 +257,27 @@ def test_names_that_no_head_can_have(name: str, tmp_path: Path) -> None:
         make("bert", tmp_path, {name: NewHead("linear", ("a", "b"))})
 
 
-def test_further_parts_are_left_alone_and_carried_along(tmp_path: Path) -> None:
+def test_nothing_is_lost_among_the_adapters(tmp_path: Path) -> None:
     target = tmp_path / "model"
     first = make_checkpoint("bert", ("linear",), tmp_path / "scratch", salt=1)
     second = make_checkpoint("bert", ("linear",), tmp_path / "scratch", salt=2)
     write_model(target, first)
     (target / "adapters" / "mood").mkdir(parents=True)
-    (target / "adapters" / "mood" / "adapter.json").write_text("{}")
+    (target / "adapters" / "mood" / "notes.txt").write_text("mine")
     before = fingerprint(target / "adapters")
-    assert_same(read_model(target), first)
+    with pytest.raises(RequestError, match="is not the directory of an adapter"):
+        read_model(target)
+    with pytest.raises(RequestError, match=r"'notes\.txt'"):
+        write_model(target, second)
+    assert fingerprint(target / "adapters") == before
+    (target / "adapters" / "mood" / "notes.txt").unlink()
+    (target / "adapters" / "mood").rmdir()
     write_model(target, second)
     assert_same(read_model(target), second)
-    assert fingerprint(target / "adapters") == before
     assert names_in(tmp_path) == ["model", "scratch"]  # nothing is left behind
     (target / "notes").mkdir()
     with pytest.raises(RequestError, match="'notes'"):
         write_model(target, first)
-    os.rename(target / "adapters", tmp_path / "away")  # noqa: PTH104
     (target / "notes").rmdir()
     (target / "adapters").write_text("a file")
     with pytest.raises(RequestError, match="'adapters'"):

@@ -36,12 +36,10 @@ def test_the_files_say_what_the_head_reads(tmp_path: Path) -> None:
         "max_seq_length": 10,
         "do_lower_case": False,
     }
-    (model / "adapters").mkdir()
-    (model / "adapters" / "a.json").write_text("{}")
-    write("bert", tmp_path, "first")  # in its place, and nothing of the old one is left but what is carried along
+    write("bert", tmp_path, "first")  # in its place, and nothing of the old one is left
     assert not (model / "modules.json").exists()
     assert not (model / "sentence_bert_config.json").exists()
-    assert [p.name for p in model.iterdir() if p.is_dir()] == ["adapters"]
+    assert not [p.name for p in model.iterdir() if p.is_dir()]
 
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from heedful.nn.adapters import LowRank, QueryKeyValueDelta
 from heedful.nn.attention import Attend, MemoryAttention, MultiHeadAttention, dot_product, fused_dot_product
 from heedful.nn.masks import block_mask, causal_mask, padding_mask
 from heedful.nn.positions import RotaryAttention, rotate, sinusoidal
@@ -171,30 +172,29 @@ def test_sinusoidal_positions_are_the_papers() -> None:
         assert table[p, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-12)
 
 
-class LowRank(torch.nn.Module):
-    """A wrapped projection, as LoRA is: what takes the place of `qkv` must be asked on every path."""
-
-    def __init__(self, inner: torch.nn.Module, width: int) -> None:
-        super().__init__()
-        self.inner, self.a, self.b = inner, draw(width, 2), draw(2, 3 * width, seed=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x) + x @ self.a @ self.b
-
-    def query(self, x: Tensor) -> Tensor:
-        return self(x)[..., : x.shape[-1]]
-
-    def keys_values(self, memory: Tensor) -> Tensor:
-        return self(memory)[..., memory.shape[-1] :]
-
-
-def test_a_wrapped_projection_serves_every_path() -> None:
-    layer = MultiHeadAttention(8, 2).double()
-    x, before = draw(1, 4, 8), None
-    before = layer(x)[0]
-    layer.qkv = LowRank(layer.qkv, 8)
-    assert not torch.allclose(layer(x)[0], before, atol=1e-3)
-    assert torch.allclose(layer(x[:, :2], x)[0], layer(x)[0][:, :2], atol=1e-12)
+def test_a_low_rank_change_is_on_every_path() -> None:
+    """Of the whole text and of the rows that are read; for queries, keys and values apart or all at once."""
+    x = draw(1, 4, 8)
+    parts = {name: LowRank(8, 24 if name == "qkv" else 8, 2, 0.5).double() for name in ("q", "v", "qkv")}
+    for name, part in parts.items():
+        part.a.data, part.b.data = draw(2, 8, seed=len(name)), draw(len(part.b), 2, seed=1)
+    apart = QueryKeyValueDelta({0: ((parts["q"], 1.0),), 2: ((parts["v"], 0.7),)})
+    at_once = QueryKeyValueDelta({None: ((parts["qkv"], 1.0),)})
+    for delta in (apart, at_once):
+        layer = MultiHeadAttention(8, 2).double()
+        before = layer(x)[0]
+        layer.qkv.delta = delta
+        changed = layer(x)[0]
+        assert not torch.allclose(changed, before, atol=1e-3)
+        assert torch.allclose(layer(x[:, :2], x)[0], changed[:, :2], atol=1e-12)
+        layer.qkv.delta = None
+        with torch.no_grad():  # the same as a change of the weights
+            if delta is at_once:
+                layer.qkv.weight += parts["qkv"].product()
+            else:
+                layer.qkv.weight[:8] += parts["q"].product()
+                layer.qkv.weight[16:] += 0.7 * parts["v"].product()
+        assert torch.allclose(layer(x)[0], changed, atol=1e-12)
 
 
 def test_attention_to_a_memory_of_another_width() -> None:

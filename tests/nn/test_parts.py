@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.activations import ACTIVATIONS
+from heedful.nn.adapters import Adapted, Bottleneck
 from heedful.nn.attention import Attend, MemoryAttention, MultiHeadAttention
 from heedful.nn.blocks import FUSED, REFERENCE, Block, FeedForward
 from heedful.nn.embeddings import Embeddings
@@ -44,6 +45,7 @@ def test_activations() -> None:
     expected = {
         "gelu": x * phi,
         "gelu_new": 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+        "leaky_relu": torch.where(x > 0, x, 0.01 * x),
         "relu": torch.where(x > 0, x, 0.0),
         "silu": x / (1 + torch.exp(-x)),
         "tanh": (x.exp() - (-x).exp()) / (x.exp() + (-x).exp()),
@@ -100,30 +102,16 @@ def test_the_kernels_of_a_block_are_twins(kind: type[PostNorm]) -> None:
     assert torch.allclose(a(x)[0], b(x)[0], atol=1e-12)
 
 
-class Bottleneck(nn.Module):
-    """An adapter as it will stand in a slot: reads the normalised sum, adds a correction to the sublayer's output."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.down, self.up = nn.Linear(width, 2), nn.Linear(2, width)
-
-    def forward(self, y: Tensor, x: Tensor, norm: nn.Module | None) -> Tensor:
-        h = x + y if norm is None else norm(x + y)
-        return x + y + self.up(torch.relu(self.down(h)))
-
-
 @pytest.mark.parametrize("kind", [PostNorm, PreNorm])
 def test_a_slot_takes_an_adapter_without_patching(kind: type[PostNorm]) -> None:
     x = draw(1, 4, 8)
     block = make_block(kind)
     before, names = block(x)[0], set(block.state_dict())
-    adapter = Bottleneck(8).double()
-    nn.init.zeros_(adapter.up.weight)
-    nn.init.zeros_(adapter.up.bias)
-    block.around_feed_forward.slot = adapter
+    adapter = Bottleneck(8, 2, torch.relu).double()
+    adapter.draw(torch.Generator().manual_seed(0), "zero")
+    block.around_feed_forward.slot = Adapted((adapter,))
     assert torch.equal(block(x)[0], before)
-    added = set(block.state_dict()) - names
-    assert {n.split(".")[2] for n in added} == {"down", "up"}
+    assert set(block.state_dict()) == names  # what stands in a slot is not the body's
     nn.init.normal_(adapter.up.weight)
     after = block(x)[0]
     h = block.around_attention.leave(block.attention(block.around_attention.enter(x))[0], x)

@@ -196,7 +196,7 @@ def test_every_metric_of_the_objective_is_allowed() -> None:
         ({"data__dev_share": 0}, "data.dev_share = 0"),
         ({"evaluation__baselines": 1}, "evaluation.baselines = 1"),
         ({"evaluation__baselines": "yes"}, "evaluation.baselines = 'yes'"),
-        ({"tuning__method": "lora"}, "tuning.method = 'lora'"),
+        ({"tuning__method": "prefix"}, "tuning.method = 'prefix'"),
         ({"model__dropout": 1.0}, "model.dropout = 1.0"),
         ({"model": "minilm"}, "model = 'minilm'"),
         ({"seeds": "all"}, "seeds = 'all'"),
@@ -245,13 +245,13 @@ def test_missing_tables() -> None:
         ({"tuning": {"method": "frozen", "penalties": []}}, "penalties = [] is not right: the list must not be empty."),
         (
             {"tuning": {"method": ["frozen"]}},
-            "tuning.method = ['frozen'] is not right: name one of cosine, frozen, full (several are compared by "
-            "`heedful compare --methods`).",
+            "tuning.method = ['frozen'] is not right: name one of adapter, bias, cosine, frozen, full, fusion, lora "
+            "(several are compared by `heedful compare --methods`).",
         ),
         ({"data__options": {"a": [1]}}, "a whole number or it must be a number or it must be a text"),
         ({"training__schedule": "cos"}, "choose 'linear', 'cosine' or 'constant'."),
         ({"training__lr": 0}, "training.lr = 0 is not right: it must be above 0."),
-        ({"tuning": {"method": "cosine"}, "model__pairs": "towers"}, "leave model.pairs and model.head out"),
+        ({"tuning": {"method": "cosine"}, "model__pairs": "towers"}, "leave out model.pairs, model.head"),
         (
             {"tuning": {"method": "frozen", "solve": False}, "training__batch_tokens": 100},
             'means nothing with tuning.method = "frozen"',
@@ -398,14 +398,15 @@ def test_tables_are_explained_key_by_key() -> None:
         "tokenizer.size",
     ]
     lines = heads(explain_key("tuning"))
-    assert lines[0] == 'tuning.method  (one of "cosine", "frozen", "full"; default \'full\')'
-    assert [line.split("  ")[0] for line in lines] == [
-        "tuning.method",
-        "tuning.solve",
-        "tuning.penalties",
-        "tuning.layer_decay",
-        "tuning.reinit_layers",
-    ]
+    names = ", ".join(f'"{name}"' for name in plugins.names("tuning"))
+    assert lines[0] == f"tuning.method  (one of {names}; default 'full')"
+    keys = [line.split("  ")[0] for line in lines]
+    assert set(keys) == {f"tuning.{key}" for name in plugins.names("tuning") for key in table_of("tuning", name)}
+    assert keys[:2] == ["tuning.method", "tuning.name"]
+
+
+def table_of(group: plugins.Group, name: str) -> list[str]:
+    return list(plugins.find(group, name).Table.model_fields)
 
 
 @pytest.mark.parametrize(("group", "name"), MEMBERS)

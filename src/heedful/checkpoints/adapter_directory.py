@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from heedful.checkpoints import adapter_heads, adapterhub, peft
+from heedful.checkpoints import adapter_heads, adapterhub
 from heedful.checkpoints.adapters import (
     NOTE,
     Files,
@@ -17,20 +17,11 @@ from heedful.checkpoints.adapters import (
 from heedful.checkpoints.config import read_json
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.families import FAMILIES
-from heedful.checkpoints.heads import HEADS_FILE
 from heedful.checkpoints.tensors import existing
 from heedful.errors import RequestError
 from heedful.models.adapters import check_composition, remove_adapter
 from heedful.models.composition import Composition, Fuse, parse_composition
 from heedful.models.transformer import Transformer
-
-ADAPTER_FILES = frozenset(
-    [
-        adapterhub.CONFIG, adapterhub.WEIGHTS, adapterhub.FUSION_CONFIG, adapterhub.FUSION_WEIGHTS, peft.WEIGHTS, NOTE,
-        HEADS_FILE, adapter_heads.CONFIG, adapter_heads.WEIGHTS,
-    ]
-)  # fmt: skip
-"""What a directory of ours may hold; one with anything else is never replaced."""
 
 
 def add_stored(

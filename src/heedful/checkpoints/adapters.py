@@ -43,6 +43,9 @@ _FILES = (
     adapterhub.FUSION_CONFIG, adapterhub.FUSION_WEIGHTS, adapterhub.OLD_FUSION_WEIGHTS, NOTE,
 )  # fmt: skip
 
+ADAPTER_FILES = frozenset([*_FILES, "heads.safetensors", "head_config.json", "model_head.safetensors"])
+"""What the directory of an adapter may hold; one with anything else is never replaced."""
+
 
 @dataclass(frozen=True)
 class StoredAdapter:

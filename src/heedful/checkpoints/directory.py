@@ -28,7 +28,7 @@ from heedful.models.adapters import use_adapters
 from heedful.models.shape import Shape, main_head
 from heedful.models.transformer import Transformer
 from heedful.nn.blocks import FUSED, Kernels
-from heedful.storage.directories import link_or_copy, replace_directory
+from heedful.storage.directories import link_or_copy, refuse_strangers, replace_directory
 from heedful.storage.shared import SharedStore
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
@@ -302,6 +302,7 @@ def write_model(directory: Path, checkpoint: Checkpoint, shared: SharedStore | N
         heads_of.check_name(str(directory), name)
         if head.kind not in family.heads:
             raise RequestError(f"{directory}: a {family.name} cannot be written with a head {head.kind!r}.")
+    _refuse_strange_adapters(directory)
     heads = heads_of.locate(family, transformer.shape, transformer.head_shapes)
     whole = heads_of.architectures(family, heads)
     main = main_head(transformer.head_shapes)
@@ -335,6 +336,15 @@ def write_model(directory: Path, checkpoint: Checkpoint, shared: SharedStore | N
             write_files(contents, into / adapters_of.FOLDER / folder)
 
     replace_directory(directory, write, MODEL_FILES, MODEL_FOLDERS)
+
+
+def _refuse_strange_adapters(directory: Path) -> None:
+    """What is in the place of adapters and is none would be lost."""
+    root = directory / adapters_of.FOLDER
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        if not path.is_dir():
+            raise RequestError(f"{root}: holds {path.name!r}, which is not heedful's and would be lost; move it away.")
+        refuse_strangers(path, adapters_of.ADAPTER_FILES, frozenset())
 
 
 def adapter_folders(checkpoint: Checkpoint) -> dict[str, adapters_of.Files]:
