@@ -155,4 +155,5 @@ def layers_left_out(layers: Sequence[int] | None, count: int) -> tuple[int, ...]
 def adapter_name(head: str, objective: Objective) -> str:
     """The head's own name; the name of the data, where the head has none of its own."""
     name = head if head != "classify" else str(objective.description().get("name", head))
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-")[:60] or "adapter"
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-")[:60] or "adapter"
+    return f"{name}-adapter" if hasattr(nn.ModuleDict, name) else name  # data are often called train, which modules do
