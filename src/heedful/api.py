@@ -317,6 +317,8 @@ class Model:
         name = main_head(shapes) if head is None else head
         if not labelled:
             raise RequestError(f"{self.source}: has no classification head; train one with `heedful run`.")
+        if head is None and name is None:
+            raise RequestError(f"{self.source}: has several classifiers, {', '.join(labelled)}; say which with head.")
         if name not in labelled:
             raise RequestError(f"{self.source}: head={head!r} is not one of its classifiers, {', '.join(labelled)}.")
         return name
@@ -377,12 +379,20 @@ class WordModel:
         return self.tfidf.pairs
 
     def predict(
-        self, texts: Iterable[Text], batch_size: int = 32, head: str | None = None, raw: bool = False
+        self,
+        texts: Iterable[Text],
+        batch_size: int = 32,
+        head: str | None = None,
+        raw: bool = False,
+        adapters: Composition | None = None,
     ) -> "Predictions":
         """A label and the probability of every class for each text or pair, in their order; a score for a regression.
-        It has no heads to choose from, and is as it was fitted: `raw` or not."""
-        if head is not None:
-            raise RequestError(f"{self.source}: is a TF-IDF model, which has no heads; leave head out.")
+        It has neither heads nor adapters to choose from, and is as it was fitted: `raw` or not."""
+        for what, given in (("head", head), ("adapters", adapters)):
+            if given is not None:
+                raise RequestError(
+                    f"{self.source}: is a TF-IDF model, which has no {what.rstrip('s')}s; leave {what} out."
+                )
         first, second = _columns(_checked(texts, self.source, self.tfidf.pairs))
         return Predictions(self.labels, self.tfidf.predict(first, second if self.tfidf.pairs else None), 0)
 

@@ -213,7 +213,9 @@ class Study:
             row["train_rows"] = mapping(mapping(manifest, "data"), "sizes").get("train")
             row["training_seconds"] = s.cost("training_seconds")
             row["trainable_parameters"] = mapping(mapping(manifest, "model"), "parameters").get("trainable")
-            row |= {key: mapping(manifest, "cost").get(key) for key in ("prediction_seconds", "model_bytes")}
+            cost = mapping(manifest, "cost")
+            row |= {key: cost.get(key) for key in ("prediction_seconds", "model_bytes")}
+            row |= {key: cost[key] for key in ("adapter_bytes",) if key in cost}
             row["model_directory"] = f"runs/{s.runs[0].directory.name}/model" if s.runs else None
             rows.append(row)
         return rows

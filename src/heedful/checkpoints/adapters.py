@@ -156,7 +156,7 @@ def put_adapter(transformer: Transformer, family: str, stored: StoredAdapter, na
         heads = tuple(n for n in tensors if ".lora_" not in n)
     else:
         shape = adapterhub.read_shape(stored.path, stored.content, dialect, body)
-        names = adapterhub.adapter_tensors(_stored_name(stored, tensors), shape, dialect, body)
+        names = adapterhub.adapter_tensors(stored_name(stored, tensors), shape, dialect, body)
         heads = ()
         if isinstance(shape, LowRankShape):
             tensors = adapterhub.side_by_side(tensors, stored.content.get("config"), body.width)
@@ -168,7 +168,7 @@ def put_adapter(transformer: Transformer, family: str, stored: StoredAdapter, na
         raise
 
 
-def _stored_name(stored: StoredAdapter, tensors: Mapping[str, Stored]) -> str:
+def stored_name(stored: StoredAdapter, tensors: Mapping[str, Stored]) -> str:
     """What it is called within the names of its tensors."""
     name = stored.content.get("name")
     inside = {

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from heedful.checkpoints import adapters as adapters_of
 from heedful.checkpoints import config as configs
 from heedful.checkpoints import heads as heads_of
+from heedful.checkpoints.adapter_facts import is_adapter, why_no_model
 from heedful.checkpoints.dialect import Entry, Family
 from heedful.checkpoints.families import FAMILIES
 from heedful.checkpoints.heads import HEADS_FILE, NewHead, StoredHead
@@ -93,6 +94,8 @@ def read_model(
         raise RequestError("new_head and body_only contradict each other; give one of them.")
     path = existing(directory, "config.json")
     if path is None:
+        if is_adapter(directory):
+            raise RequestError(why_no_model(directory))
         raise RequestError(f"{directory}: has no config.json, so it is not a model directory.")
     config = configs.read_json(path)
     stored = open_tensors(directory)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.show import print_json, size
+from heedful.cli.inspect_adapters import adapter_lines, describe_adapters, describe_fusions, inspect_adapter, span
+from heedful.cli.show import field, print_json, size
 from heedful.errors import RequestError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def inspect(
     """Show the parts of a model: shapes, parameter counts, memory, labels, tokenizer, where each tensor came from."""
     if (model is None) == (shape is None):
         raise RequestError("inspect takes either a model or --shape NAME.")
-    if model is not None and _inspect_tfidf(model, revision, as_json):
+    if model is not None and (_inspect_tfidf(model, revision, as_json) or _inspect_adapter(model, revision, as_json)):
         return
     checkpoint, source = _load_checkpoint(model, shape, revision, body_only)
     facts = describe(checkpoint, source)
@@ -68,6 +69,18 @@ def _inspect_tfidf(model: str, revision: str | None, as_json: bool) -> bool:
     return True
 
 
+def _inspect_adapter(model: str, revision: str | None, as_json: bool) -> bool:
+    """Whether it is an adapter or a fusion in a directory of its own."""
+    from heedful.checkpoints.adapter_facts import is_adapter
+    from heedful.checkpoints.finding import find
+
+    directory = find(model, revision)
+    if not is_adapter(directory):
+        return False
+    inspect_adapter(directory, model, as_json)
+    return True
+
+
 def _load_checkpoint(
     model: str | None, shape: str | None, revision: str | None, body_only: bool
 ) -> "tuple[Checkpoint, str]":
@@ -97,6 +110,7 @@ def describe(checkpoint: "Checkpoint", source: str) -> dict[str, Any]:
 
     heads = checkpoint.transformer.head_shapes
     inventory = take_inventory(checkpoint.transformer)
+    own = sum(part.count for part in inventory.parts if part.name.startswith(("adapters.", "fusions.")))
     tokenizer = checkpoint.tokenizer
     return {
         "source": source,
@@ -111,7 +125,13 @@ def describe(checkpoint: "Checkpoint", source: str) -> dict[str, Any]:
             "lowercase": tokenizer.lowercase,
             "max_length": tokenizer.max_length,
         },
-        "parameters": {"total": inventory.total, "trainable": inventory.trainable},
+        "adapters": describe_adapters(checkpoint.transformer),
+        "fusions": describe_fusions(checkpoint.transformer),
+        "parameters": {
+            "total": inventory.total,
+            "trainable": inventory.trainable,
+            **({"adapters": own} if own else {}),
+        },
         "memory": {"weight_bytes": inventory.weight_bytes, "training_bytes": inventory.training_bytes},
         "tensors": [
             {**dataclasses.asdict(part), "shape": list(part.shape), "source": checkpoint.sources[part.name]}
@@ -146,10 +166,15 @@ def _print_facts(facts: dict[str, Any]) -> None:
     print(drawn.get(), end="")
     count = facts["parameters"]
     print(f"parameters  {count['total']:,} in all, {count['trainable']:,} trainable")
+    if "adapters" in count:
+        what = "adapters and fusions" if facts["fusions"] else "adapters"
+        print(f"            {count['adapters']:,} of them are those of {what}")
     print(
         f"memory      {size(memory['weight_bytes'])} of weights; {size(memory['training_bytes'])} to train with AdamW"
     )
     print("            (gradients and moments included, activations not)")
+    for line in adapter_lines(facts, s["width"]):
+        print(line)
     for name, head in facts["heads"].items():
         if head["labels"]:
             print(f"labels      {', '.join(head['labels'])}" + (f" ({name})" if name != "classify" else ""))
@@ -158,40 +183,61 @@ def _print_facts(facts: dict[str, Any]) -> None:
         print(f"tokenizer   {tokenizer['kind']}, {tokenizer['size']:,} entries{case}")
     else:
         print("tokenizer   none")
-    print(f"tensors     {len(facts['tensors'])}, from {', '.join(files)}")
+    print(field("tensors", f"{len(facts['tensors'])}, from {', '.join(files)}"))
     if facts["unread"]:
         print(f"unread      {', '.join(facts['unread'])}")
 
 
+@dataclasses.dataclass
+class _Module:
+    tensors: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    parts: "dict[str, _Module]" = dataclasses.field(default_factory=dict)
+
+    def alike(self) -> Any:
+        """Equal for modules with the same parts of the same shapes."""
+        own = tuple((t["name"].rpartition(".")[2], tuple(t["shape"])) for t in self.tensors)
+        return own, tuple((name, part.alike()) for name, part in self.parts.items())
+
+
 def rows_of(tensors: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """The tree: a line for each module, indented under its parents; equal blocks are shown once, as blocks.{i}."""
-    layers = sum(1 for t in tensors if t["name"].endswith("attention.qkv.weight"))
-    modules: dict[str, list[dict[str, Any]]] = {}
+    """The tree: a line for each module, indented under its parents; equal layers, and equal adapters, are shown once,
+    as {i} and {name}."""
+    whole = _Module()
     for t in tensors:
-        parts = t["name"].split(".")
-        if parts[:2] == ["body", "blocks"] and layers > 1:
-            if parts[2] != "0":
-                continue
-            parts[2] = "{i}"
-        modules.setdefault(".".join(parts[:-1]), []).append(t)
+        module = whole
+        for name in t["name"].split(".")[:-1]:
+            module = module.parts.setdefault(name, _Module())
+        module.tensors.append(t)
+    return _rows_below(whole, (), {})
+
+
+def _rows_below(module: _Module, path: tuple[str, ...], once: dict[str, str]) -> list[tuple[str, str, str, str]]:
+    """`once`: by the name of a part that stands for several, what is written in its place."""
     rows: list[tuple[str, str, str, str]] = []
-    shown: list[str] = []
-    for module, module_tensors in modules.items():
-        path = module.split(".")
-        for depth in range(len(path) - 1):
-            if shown[: depth + 1] != path[: depth + 1]:
-                label = f"{{i}} = 0 … {layers - 1}, each" if path[depth] == "{i}" else path[depth]
-                rows.append((" " * depth + label, "", "", ""))
-        shown = path
-        sizes = ["×".join(map(str, t["shape"])) for t in module_tensors]
+    repeated = "{i}" if all(name.isdigit() for name in module.parts) else "{name}" if path == ("adapters",) else ""
+    for names in _equal_parts(module) if repeated else [[name] for name in module.parts]:
+        part, label, placeholders = module.parts[names[0]], names[0], once
+        if len(names) > 1:
+            listed = span([int(name) for name in names]) if repeated == "{i}" else ", ".join(names)
+            label, placeholders = f"{repeated} = {listed}, each", {**once, names[0]: repeated}
+        sizes = ["×".join(map(str, t["shape"])) or "1" for t in part.tensors]
         shapes = " +\n".join(" + ".join(sizes[at : at + 2]) for at in range(0, len(sizes), 2))
-        name = " " * (len(path) - 1) + path[-1]
-        parameters = f"{sum(t['count'] for t in module_tensors):,}"
-        rows.append((name, shapes, parameters, _stored_names(module_tensors, "{i}" in path)))
+        parameters = f"{sum(t['count'] for t in part.tensors):,}" if part.tensors else ""
+        origin = _stored_names(part.tensors, placeholders) if part.tensors else ""
+        indent = " " * len(path)
+        rows.append((indent + wrap_dotted(label, 40).replace("\n", f"\n{indent}  "), shapes, parameters, origin))
+        rows += _rows_below(part, (*path, names[0]), placeholders)
     return rows
 
 
-def _stored_names(module_tensors: list[dict[str, Any]], repeated: bool) -> str:
+def _equal_parts(module: _Module) -> list[list[str]]:
+    groups: dict[Any, list[str]] = {}
+    for name, part in module.parts.items():
+        groups.setdefault(part.alike(), []).append(name)
+    return list(groups.values())
+
+
+def _stored_names(module_tensors: list[dict[str, Any]], placeholders: dict[str, str]) -> str:
     """The stored names of a module's tensors in one phrase: a.{query,key,value}, for both weight and bias."""
     sources = [t["source"] for t in module_tensors]
     if not all(": " in s for s in sources):
@@ -205,8 +251,9 @@ def _stored_names(module_tensors: list[dict[str, Any]], repeated: bool) -> str:
         phrase.append(choices[0] if len(choices) == 1 else "{" + ",".join(choices) + "}")
     if phrase[-1] == "{weight,bias}":
         phrase.pop()
-    if repeated:
-        phrase = ["{i}" if p == "0" else p for p in phrase]
+    for name, placeholder in placeholders.items():
+        if name in phrase:  # its first place: what follows may have numbers of its own
+            phrase[phrase.index(name)] = placeholder
     return ".".join(phrase)
 
 

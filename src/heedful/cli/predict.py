@@ -16,7 +16,7 @@ from heedful.cli.show import Header
 from heedful.errors import RequestError, WorkError
 
 if TYPE_CHECKING:
-    from heedful.api import Predictor
+    from heedful.api import Predictions, Predictor
 
 _WINDOW = 2048
 _FORMATS = {".tsv": "excel-tab", ".csv": "excel", ".jsonl": ""}
@@ -39,6 +39,13 @@ def predict(
     header: Header = None,
     out: Annotated[Path | None, typer.Option(help="A .tsv, .csv or .jsonl file; default: TSV to the screen.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Probabilities as they were before calibration.")] = False,
+    head: Annotated[
+        str | None, typer.Option(help='Which classifier, where the model has several; default: "classify".')
+    ] = None,
+    adapters: Annotated[
+        str | None,
+        typer.Option(help="Adapters other than the head's own: a name, or such as 'fuse(a, b)', 'stack(a, b)'."),
+    ] = None,
 ) -> None:
     """Predict a text, or every row of a file, streaming: memory does not grow with it."""
     from heedful.api import load
@@ -48,21 +55,39 @@ def predict(
     is_file = len(texts) == 1 and texts[0] != "-" and _is_file(texts[0])
     if not is_file and (text is not None or pair is not None or header is not None):
         _refuse_options(texts)
-    loaded = load(model)
-    loaded.predict([])  # a model that cannot predict is refused before anything is written
+    asked = Asked(load(model), head, adapters, raw)
     if is_file:
-        windows = _from_file(Path(texts[0]), loaded, model, text, pair, header)
+        windows = _from_file(Path(texts[0]), asked, model, text, pair, header)
     elif texts == ["-"]:
-        windows = _from_lines(loaded, model)
+        windows = _from_lines(asked, model)
     else:
-        windows = iter([_from_words(texts, loaded, model)])
+        windows = iter([_from_words(texts, asked, model)])
     if out is None:
-        count, truncated = _write_rows(sys.stdout, "excel-tab", loaded, windows, raw)
+        count, truncated = _write_rows(sys.stdout, "excel-tab", asked, windows)
     else:
-        count, truncated = _write_file(out, loaded, windows, raw)
+        count, truncated = _write_file(out, asked, windows)
         print(f"{count} {'row' if count == 1 else 'rows'} in {out}", file=sys.stderr)
     if truncated:
-        print(f"{truncated} of {count} texts were longer than {loaded.max_length} tokens and were cut", file=sys.stderr)
+        print(
+            f"{truncated} of {count} texts were longer than {asked.model.max_length} tokens and were cut",
+            file=sys.stderr,
+        )
+
+
+class Asked:
+    """A model, and which of its answers are wanted. What it cannot answer is refused before anything is written."""
+
+    def __init__(self, model: "Predictor", head: str | None, adapters: str | None, raw: bool) -> None:
+        from heedful.api import Model
+
+        self.model = model
+        self._options: dict[str, Any] = {"head": head, "adapters": adapters, "raw": raw}
+        self.labels: tuple[str, ...] = self.predict([]).names
+        heads = model.transformer.head_shapes if isinstance(model, Model) else {}
+        self.of_pairs = model.of_pairs if head is None else heads[head].of_pairs
+
+    def predict(self, rows: Sequence[Any]) -> "Predictions":
+        return self.model.predict(rows, **self._options)
 
 
 def _is_file(argument: str) -> bool:
@@ -89,7 +114,7 @@ def _refuse_options(texts: Sequence[str]) -> None:
 
 
 def _from_file(
-    path: Path, model: "Predictor", name: str, text: str | None, pair: str | None, header: bool | None
+    path: Path, model: Asked, name: str, text: str | None, pair: str | None, header: bool | None
 ) -> Iterator[Rows]:
     from heedful.data.columns import guess_columns
     from heedful.data.files import columns_of, find_rule, read_rows
@@ -117,7 +142,7 @@ def _from_file(
     return iter(lambda: list(islice(rows, _WINDOW)), [])
 
 
-def _from_words(texts: Sequence[str], model: "Predictor", name: str) -> Rows:
+def _from_words(texts: Sequence[str], model: Asked, name: str) -> Rows:
     if model.of_pairs is None and len(texts) > 1:
         raise RequestError(
             f"{name} does not say whether it was trained on pairs of texts; give it one text, or a file with "
@@ -133,7 +158,7 @@ def _from_words(texts: Sequence[str], model: "Predictor", name: str) -> Rows:
     return [(1, (texts[0], texts[1]))]
 
 
-def _from_lines(model: "Predictor", name: str) -> Iterator[Rows]:
+def _from_lines(model: Asked, name: str) -> Iterator[Rows]:
     """What has come so far is answered at once, as one window; then one waits for more."""
     number = 0
     for lines in _arriving_lines():
@@ -174,14 +199,14 @@ def _arriving_lines() -> Iterator[list[bytes]]:
         yield [rest]
 
 
-def _write_file(out: Path, model: "Predictor", windows: Iterable[Rows], raw: bool) -> tuple[int, int]:
+def _write_file(out: Path, model: Asked, windows: Iterable[Rows]) -> tuple[int, int]:
     """The file appears when it is complete."""
     part = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
         part = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            counts = _write_rows(file, _FORMATS[out.suffix], model, windows, raw)
+            counts = _write_rows(file, _FORMATS[out.suffix], model, windows)
         part.replace(out)
         part = None
     except OSError as error:
@@ -192,7 +217,7 @@ def _write_file(out: Path, model: "Predictor", windows: Iterable[Rows], raw: boo
     return counts
 
 
-def _write_rows(file: TextIO, dialect: str, model: "Predictor", windows: Iterable[Rows], raw: bool) -> tuple[int, int]:
+def _write_rows(file: TextIO, dialect: str, model: Asked, windows: Iterable[Rows]) -> tuple[int, int]:
     regression = len(model.labels) == 1
     columns = ["row", "score"] if regression else ["row", "label", *(f"p:{name}" for name in model.labels)]
     writer = csv.writer(file, dialect=dialect, lineterminator="\n") if dialect else None
@@ -200,7 +225,7 @@ def _write_rows(file: TextIO, dialect: str, model: "Predictor", windows: Iterabl
         writer.writerow(columns)
     count = truncated = 0
     for window in windows:
-        predictions = model.predict([row for _, row in window], raw=raw)
+        predictions = model.predict([row for _, row in window])
         truncated += predictions.truncated
         for i, (number, _) in enumerate(window):
             if predictions.scores is not None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from typing import Annotated, Any
 
 import typer
@@ -24,3 +25,11 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.2f} GB"
+
+
+def field(name: str, text: str) -> str:
+    """A fact with its name before it, on as many lines as it needs; a word is never broken."""
+    start = f"{name:<12}"
+    return textwrap.fill(
+        text, 80, initial_indent=start, subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False
+    )

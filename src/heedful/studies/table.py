@@ -41,6 +41,7 @@ def table_rows(directory: Path, plan: StudyPlan) -> list[Row]:
             row["training_seconds"] = sum(run.manifest["cost"]["training_seconds"] for run in runs) / len(runs)
             row["trainable_parameters"] = first["model"]["parameters"]["trainable"]
             row |= {key: first["cost"].get(key) for key in ("prediction_seconds", "model_bytes")}
+            row |= {key: first["cost"][key] for key in ("adapter_bytes",) if key in first["cost"]}
             row["model_directory"] = f"runs/{runs[0].directory.name}/model"
         rows.append(row)
     return rows

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from heedful.checkpoints.adapters import FOLDER as ADAPTERS
 from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
 from heedful.models.inventory import take_inventory
@@ -282,10 +283,16 @@ def _cost(parts: Assembly, progress: Progress, total_seconds: float) -> dict[str
 def _use(model: Path, parts: Assembly) -> dict[str, Any]:
     """What it costs to use what was trained."""
     parts.checkpoint.transformer.eval()
+    adapters = _bytes_in(model / ADAPTERS)
     return {
         "prediction_seconds": parts.objective.prediction_seconds(parts.checkpoint, parts.device),
-        "model_bytes": sum(path.stat().st_size for path in model.rglob("*") if path.is_file()),
+        "model_bytes": _bytes_in(model),
+        **({"adapter_bytes": adapters} if adapters else {}),
     }
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 class _Interruptible:

@@ -9,6 +9,7 @@ from heedful.report.page.pieces import Block, Cards, Choice, Facts, Fold, Report
 WORDS = {
     "95 % interval": "A range made so that in 95 of 100 studies like this one it holds the true value.",
     "accuracy": "The share of the examples whose class is predicted rightly.",
+    "adapters alone": "What of the model on disk is not the body or the head: what another set of adapters would add.",
     "arithmetic": "FLOP: how many additions and multiplications of numbers the training took.",
     "baseline": "A simple model that any other has to beat to be worth its cost.",
     "calibration error": "How far, on average, the stated confidence is from the share that is right; 0 is best.",
@@ -18,6 +19,7 @@ WORDS = {
     "log-loss": "The mean of −log of the probability given to the right class: wrong and sure costs most; 0 is best.",
     "macro F1": "F1 of each class, averaged so that rare classes count as much as common ones.",
     "Matthews correlation": "A correlation of predicted and true classes: 1 is perfect, 0 no better than guessing.",
+    "mean weight": "How much of an adapter's output a fusion takes, over the tokens of each text; all together make 1.",
     "mean absolute error": "How far predictions are from the true numbers, on average.",
     "mean squared error": "The mean of the squared distances of predictions from the true numbers.",
     "n": "How many runs, each with a seed of its own, a line is the mean of.",

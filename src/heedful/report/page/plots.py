@@ -68,23 +68,37 @@ def histogram(
     return _marked(drawn, marks, high)
 
 
-def grid(rows: Rows, x: str, y: str, value: str, *, signed: bool = False) -> Chart:
-    """A matrix as a heat map: the first row of it at the top. `signed` values are blue above zero, orange below."""
+def grid(
+    rows: Rows,
+    x: str,
+    y: str,
+    value: str,
+    *,
+    signed: bool = False,
+    full: float | None = None,
+    words: str | None = None,
+) -> Chart:
+    """A matrix as a heat map: the first row of it at the top. `signed` values are blue above zero, orange below. `full`
+    has the deepest shade (default: the largest value); `words` is the column with what is written in the cells."""
     xs, ys = (list(dict.fromkeys(row[name] for row in rows)) for name in (x, y))
     made = [{"x": str(r[x]), "y": str(r[y]), "value": r[value], "size": abs(r[value])} for r in rows]
-    largest = max((row["size"] for row in made), default=1.0) or 1.0
+    if words is not None:
+        made = [{**cell, "words": str(r[words])} for cell, r in zip(made, rows, strict=True)]
+    largest = full or max((row["size"] for row in made), default=1.0) or 1.0
     axis: dict[str, Any] = {"labelAngle": 0, "ticks": False, "domain": False, "grid": False, "labelOverlap": "greedy"}
-    chart = alt.Chart(inline(made), height=max(120, min(26, 320 // len(ys)) * len(ys)))
-    colour = alt.condition("datum.value < 0", alt.value(PALETTE[1]), alt.value(ACCENT))
-    return cast(
-        "Chart",
-        chart.mark_rect(tooltip=True).encode(
-            x=alt.X("x:N", sort=[str(v) for v in xs], title=x, axis=alt.Axis(**axis)),
-            y=alt.Y("y:N", sort=[str(v) for v in ys], title=y, axis=alt.Axis(**axis)),
-            color=colour if signed else alt.value(ACCENT),
-            fillOpacity=alt.FillOpacity("size:Q", scale=alt.Scale(domain=[0, largest], range=[0.02, 0.9]), legend=None),
-        ),
+    row = min(26, 320 // len(ys)) if words is None else 24
+    chart = alt.Chart(inline(made), height=max(120 if words is None else 48, row * len(ys))).encode(
+        x=alt.X("x:N", sort=[str(v) for v in xs], title=x, axis=alt.Axis(**axis)),
+        y=alt.Y("y:N", sort=[str(v) for v in ys], title=y, axis=alt.Axis(**axis)),
     )
+    colour = alt.condition("datum.value < 0", alt.value(PALETTE[1]), alt.value(ACCENT))
+    shade = alt.Scale(domain=[0, largest], range=[0.02, 0.9 if words is None else 0.7], clamp=True)
+    cells = chart.mark_rect(tooltip=True).encode(
+        color=colour if signed else alt.value(ACCENT), fillOpacity=alt.FillOpacity("size:Q", scale=shade, legend=None)
+    )
+    if words is None:
+        return cast("Chart", cells)
+    return alt.layer(cells, chart.mark_text(color="currentColor", fontSize=11).encode(text="words:N"))
 
 
 def _marked(chart: alt.Chart, marks: Marks | None, right: float) -> Chart:

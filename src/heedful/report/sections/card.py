@@ -191,7 +191,9 @@ def _cost(chosen: Setting) -> str:
         parts.append(f"{duration(prediction)} for 1,000 new texts")
     held = chosen.cost("model_bytes")
     if held is not None:
-        parts.append(f"{size(held)} on disk")
+        adapters = chosen.cost("adapter_bytes")
+        of_them = "" if adapters is None else f", {size(adapters)} of it adapters"
+        parts.append(f"{size(held)} on disk{of_them}")
     return f"{'; '.join(parts)}." if parts else ""
 
 

@@ -13,6 +13,10 @@ from heedful.report.page.words import NOTHING, capital, count, duration, listed,
 from heedful.storage.reading import mapping, number
 from heedful.storage.runs import Run
 
+_SHARED = (
+    "A model with adapters is counted with its body, so that it can be used as it is; where the file system can, the "
+    "runs of a study share one file of it."
+)
 _ALIKE = 1.02  # costs that differ by less are one cost, and no chart is drawn of them
 
 
@@ -53,7 +57,10 @@ def against_cost(c: Comparison) -> Section | None:
 
 def _table(c: Comparison) -> list[Block]:
     """What each model costs to make, to use and to keep."""
-    titles = ("training a run", "predicting 1,000 texts", "model on disk", "parameters trained", "peak memory")
+    titles = ["training a run", "predicting 1,000 texts", "model on disk", "parameters trained", "peak memory"]
+    adapted = any(s.cost("adapter_bytes") is not None for s in c.settings)
+    if adapted:
+        titles.insert(3, "adapters alone")
     rows = []
     for s in c.settings:
         peak = [v for run in s.runs if (v := number(mapping(run.manifest, "cost"), "peak_memory_bytes")) is not None]
@@ -62,6 +69,7 @@ def _table(c: Comparison) -> list[Block]:
             duration(s.cost("training_seconds")),
             duration(s.cost("prediction_seconds")),
             size(s.cost("model_bytes")),
+            *([size(s.cost("adapter_bytes"))] if adapted else []),
             count(next((trainable(run) for run in s.runs), None)),
             size(max(peak, default=None)),
         )
@@ -69,7 +77,8 @@ def _table(c: Comparison) -> list[Block]:
     if not any(cell != NOTHING for row in rows for cell in row.cells[1:]):
         return []
     columns = (Column("setting"), *(Column(title, numeric=True) for title in titles))
-    return in_short(Table("What each costs, means over its runs", columns, tuple(rows)), "settings")
+    blocks = in_short(Table("What each costs, means over its runs", columns, tuple(rows)), "settings")
+    return [*blocks, Prose(_SHARED, "note")] if adapted else blocks
 
 
 def cost_blocks(c: Comparison, stem: str) -> list[Block]:

@@ -42,6 +42,7 @@ from heedful.report.page.words import (
     size,
     title_of,
 )
+from heedful.report.sections import fusion
 from heedful.report.sections.shared import (
     MOST_TABLE_CLASSES,
     about_data,
@@ -72,6 +73,7 @@ def run_report(run: Run) -> Report:
         classes(run),
         calibration(run),
         errors(run),
+        fusion.of_run(run),
         about_data(data),
         cost(run),
         repeat(run),
@@ -315,6 +317,7 @@ def cost(run: Run) -> Section | None:
             ("training time", duration(number(spent, "training_seconds"))),
             ("predicting 1,000 texts", duration(number(spent, "prediction_seconds"))),
             ("model on disk", size(number(spent, "model_bytes"))),
+            ("adapters alone", size(number(spent, "adapter_bytes"))),
             ("time in all", duration(number(spent, "total_seconds"))),
             ("peak memory", size(number(spent, "peak_memory_bytes"))),
             ("GPU memory", size(number(spent, "gpu_memory_bytes"))),

@@ -20,6 +20,7 @@ from heedful.report.page.words import (
     several,
     title_of,
 )
+from heedful.report.sections import fusion
 from heedful.report.sections.card import card, without_card
 from heedful.report.sections.checked import checked
 from heedful.report.sections.cost import against_cost, baseline_line
@@ -54,6 +55,7 @@ def study_report(study: Study) -> Report:
         abstention(c),
         doubtful(c),
         stability(c),
+        fusion.of_study(c),
         curves(c),
         about_data(data),
         runs(c),
