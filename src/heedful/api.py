@@ -114,6 +114,7 @@ class Model:
         self.checkpoint = checkpoint
         self.source = source
         self._merged: Merged | None = None
+        self._merged_sources: dict[str, str] = {}
 
     @property
     def transformer(self) -> Transformer:
@@ -192,18 +193,15 @@ class Model:
     def merge(self) -> None:
         """Make the low-rank adapters in use a part of the weights; `unmerge` undoes it to the bit."""
         self._merged = merge(self.transformer)
-        for name in self._merged.adapters:
-            self.checkpoint.sources = {
-                k: v for k, v in self.checkpoint.sources.items() if not k.startswith(f"adapters.{name}.")
-            }
+        gone = tuple(f"adapters.{name}." for name in self._merged.adapters)
+        sources = self.checkpoint.sources
+        self._merged_sources = {name: sources.pop(name) for name in list(sources) if name.startswith(gone)}
 
     def unmerge(self) -> None:
         if self._merged is None:
             raise RequestError("nothing was merged, so there is nothing to undo.")
         unmerge(self.transformer, self._merged)
-        self.checkpoint.sources |= {
-            n: "merged and unmerged" for n, _ in self.transformer.named_parameters() if n not in self.checkpoint.sources
-        }
+        self.checkpoint.sources |= self._merged_sources
         self._merged = None
 
     def fusion_weights(self, texts: Iterable[Text]) -> "FusionWeights":

@@ -253,6 +253,18 @@ def test_two_trained_apart_are_together_what_each_was_alone(world: dict[str, Any
             assert np.array_equal(one.predict(TEXTS, head=name).probabilities, expected), name
 
 
+@pytest.mark.parametrize("place", ["model", "model/adapters/train-adapter"])
+def test_an_adapter_of_a_model_brings_the_head_that_reads_through_it(place: str, world: dict[str, Any]) -> None:
+    run = train(world, "pfeiffer")
+    model = heedful.load(world["model"], body_only=True)
+    name = model.load_adapter(run / place)
+    assert name == "train-adapter"
+    expected = heedful.load(run / "model").predict(TEXTS)
+    said = model.predict(TEXTS, head=name)
+    assert said.names == expected.names
+    assert np.array_equal(said.probabilities, expected.probabilities)
+
+
 def _saved_and_loaded(model: heedful.Model, folder: Path) -> heedful.Model:
     model.save(folder)
     loaded = heedful.load(folder)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from heedful.checkpoints import adapter_heads, adapterhub
 from heedful.checkpoints.adapters import (
+    FOLDER,
     NOTE,
     Files,
     StoredAdapter,
@@ -42,7 +43,12 @@ def add_stored(
         composition = name or stored.name
         sources = put_adapter(transformer, family, stored, composition)
     try:
-        found = adapter_heads.find_head(stored, dialect, transformer.shape) if head is not False else None
+        found = None
+        if head is not False:
+            found = adapter_heads.find_head(stored, dialect, transformer.shape)
+            if found is None and stored.directory.parent.name == FOLDER:  # in a model directory, which has the heads
+                model = stored.directory.parent.parent
+                found = adapter_heads.find_head_of_model(model, stored.directory.name, dialect)
         if found is None and isinstance(head, str):
             raise RequestError(f"{source}: has no head to be called {head!r}; leave head out.")
         if found is not None:

@@ -53,6 +53,23 @@ def find_head(stored: StoredAdapter, family: Family, shape: Shape) -> FoundHead 
     return None
 
 
+def find_head_of_model(model: Path, adapter: str, family: Family) -> FoundHead | None:
+    """The head of a model directory that reads through this adapter of its; None if there is none."""
+    path = existing(model, "config.json")
+    notes = None if path is None else heads_of.read_notes(path, read_json(path), family)
+    own = [name for name, stored in (notes or {}).items() if stored.head.adapters == adapter]
+    if len(own) > 1:
+        raise RequestError(
+            f"{model}: several heads read through {adapter!r} ({', '.join(own)}); load the model, save the adapter with one "
+            "of them, and load that."
+        )
+    if not own or notes is None:
+        return None
+    prefix = f"heads.{own[0]}."
+    tensors = {n: t for n, t in open_file(model, HEADS_FILE).items() if n.startswith(prefix)}
+    return FoundHead(notes[own[0]].head, {n.removeprefix(prefix): (n,) for n in tensors}, tensors)
+
+
 def put_head(transformer: Transformer, directory: Path, name: str, found: FoundHead, adapters: str) -> dict[str, str]:
     """Onto a model, under this name, reading through these adapters. Returns where its tensors came from."""
     heads_of.check_name(str(directory), name)
