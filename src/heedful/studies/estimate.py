@@ -38,7 +38,7 @@ def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, thr
     counted: set[str] = set()
     total = 0.0
     for recipe, seed in runs:
-        data = json.dumps([recipe.data.model_dump(mode="json"), seed if recipe.data.redraw else None])
+        data = json.dumps([recipe.data.model_dump(mode="json"), seed if recipe.data.redrawn else None])
         kind = _kind(recipe)
         if data not in sizes or (kind not in paces and len(paces) < _KINDS):
             objective = read_objective(recipe, seed, store)

@@ -43,7 +43,8 @@ def compute_features(
                 _compute(reader, texts, reads, folder)
             seconds += json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
             arrays[name] = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
-    lengths = [len(chunk) for text in sets["train"] for chunk in text.chunks]
+    trained = [texts for name, texts in sets.items() if name.partition("-")[0] == "train"]
+    lengths = [len(chunk) for texts in trained for text in texts for chunk in text.chunks]
     flops = forward_flops(transformer.shape, lengths, reads in ONE_STATE)
     return Computed(
         CachedFeatures(arrays, reads, around.device), Spent(flops, sum(lengths), seconds, padding_share=0.0)
