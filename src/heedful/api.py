@@ -103,9 +103,8 @@ def load(
 class Model:
     """A transformer with its heads, the names of their labels, and its tokenizer."""
 
-    def __init__(self, checkpoint: Checkpoint, source: str) -> None:
-        self.checkpoint = checkpoint
-        self.source = source
+    def __init__(self, checkpoint: Checkpoint, source: str, head: str | None = None) -> None:
+        self.checkpoint, self.source, self.head = checkpoint, source, head
 
     @property
     def transformer(self) -> Transformer:
@@ -117,14 +116,14 @@ class Model:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Of the head "classify", or of the only head with labels."""
-        name = main_head(self.transformer.head_shapes)
+        """Of the head that `with_head` chose, of "classify", or of the only head with labels."""
+        name = self.head or main_head(self.transformer.head_shapes)
         return () if name is None else self.transformer.head_shapes[name].labels
 
     @property
     def of_pairs(self) -> bool | None:
         """Whether the head that `predict` uses was trained on pairs of texts; None if the model does not say."""
-        name = main_head(self.transformer.head_shapes)
+        name = self.head or main_head(self.transformer.head_shapes)
         return None if name is None else self.transformer.head_shapes[name].of_pairs
 
     @property
@@ -139,6 +138,10 @@ class Model:
         longest = self.shape.longest
         stated = self.checkpoint.tokenizer.max_length if self.checkpoint.tokenizer else None
         return min(longest, stated or longest)
+
+    def with_head(self, head: str) -> "Model":
+        """The same model, whose labels and predictions are those of this head."""
+        return Model(self.checkpoint, self.source, self._classifier(head))
 
     def save(self, directory: str | Path) -> None:
         """Write a model directory in one step: a crash leaves what was there before, or the whole new directory."""
@@ -198,8 +201,8 @@ class Model:
         """A label and the probability of every class for each text or pair, in their order; a score for a regression.
 
         Texts beyond the length that the model was trained with are cut or read in chunks, as they were in training.
-        `head`: which classifier, where the model has several; default: "classify", or the only one. Probabilities are
-        calibrated, as the head was after training; `raw` gives them as they were before that.
+        `head`: which classifier, where the model has several; default: `with_head`'s, "classify", or the only one.
+        Probabilities are calibrated, as the head was after training; `raw` gives them as they were before that.
         """
         name = self._classifier(head)
         shape = self.transformer.head_shapes[name]
@@ -228,9 +231,14 @@ class Model:
     def _classifier(self, head: str | None) -> str:
         shapes = self.transformer.head_shapes
         labelled = [name for name, shape in shapes.items() if shape.labels]
-        name = main_head(shapes) if head is None else head
+        name = self.head or main_head(shapes) if head is None else head
         if not labelled:
             raise RequestError(f"{self.source}: has no classification head; train one with `heedful run`.")
+        if name is None:
+            raise RequestError(
+                f"{self.source}: has several heads; say which: {', '.join(labelled)} (head=… in Python, --head on the "
+                "command line)."
+            )
         if name not in labelled:
             raise RequestError(f"{self.source}: head={head!r} is not one of its classifiers, {', '.join(labelled)}.")
         return name
@@ -284,6 +292,9 @@ class WordModel:
     def labels(self) -> tuple[str, ...]:
         """The names of the classes; ("score",) for a regression."""
         return self.tfidf.labels or ("score",)
+
+    def with_head(self, head: str) -> "WordModel":
+        raise RequestError(f"{self.source}: is a TF-IDF model, which has no heads; leave head out.")
 
     @property
     def of_pairs(self) -> bool:

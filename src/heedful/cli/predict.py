@@ -38,6 +38,7 @@ def predict(
     pair: Annotated[str | None, typer.Option(help="The column with the second text.")] = None,
     header: Header = None,
     out: Annotated[Path | None, typer.Option(help="A .tsv, .csv or .jsonl file; default: TSV to the screen.")] = None,
+    head: Annotated[str | None, typer.Option(help="Which head, where the model has several.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Probabilities as they were before calibration.")] = False,
 ) -> None:
     """Predict a text, or every row of a file, streaming: memory does not grow with it."""
@@ -48,7 +49,7 @@ def predict(
     is_file = len(texts) == 1 and texts[0] != "-" and _is_file(texts[0])
     if not is_file and (text is not None or pair is not None or header is not None):
         _refuse_options(texts)
-    loaded = load(model)
+    loaded = load(model) if head is None else load(model).with_head(head)
     loaded.predict([])  # a model that cannot predict is refused before anything is written
     if is_file:
         windows = _from_file(Path(texts[0]), loaded, model, text, pair, header)

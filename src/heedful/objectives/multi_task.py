@@ -144,7 +144,7 @@ class MultiTask(Objective):
             "contamination": "; ".join(f"{t}: {d['contamination']}" for t, d in each.items() if d["contamination"]),
             "notes": [f"{task}: {note}" for task, d in each.items() for note in d["notes"]],
             "checks": [
-                {**check, "name": f"{task}: {check['name']}", "sentence": f"{task}: {check['sentence']}"}
+                {**check, "sentence": f"{task}: {check['sentence']}"}
                 for task, d in each.items()
                 for check in d["checks"]
             ],
@@ -318,12 +318,8 @@ class MultiTask(Objective):
         columns = combined_columns({self.number[task]: j.columns for task, j in each.items()})
         rows = [combined_row(self.number[task], row) for task, j in each.items() for row in j.rows]
 
-        def predictions() -> Iterator[Sequence[Any]]:
-            for task, j in each.items():
-                yield from ((task, row, line[0]) for row, line in zip(j.rows, j.predictions(), strict=True))
-
         metrics = self._scores(columns, {task: j.metrics for task, j in each.items()})
-        return Judgement(metrics, rows, columns, ("task", "task_row", "answer"), predictions)
+        return Judgement(metrics, rows, columns)  # what was predicted is in the tasks' own sets
 
     def _scores(self, columns: Columns, each: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """The mean over tasks, and beside it the metric of each."""
