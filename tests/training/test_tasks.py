@@ -16,6 +16,7 @@ from task_samples import FILM, SCORES, TWINS, tasks_recipe, write_tasks
 from test_loop import Watcher, upwards
 
 import heedful
+from heedful.cli.predict import predict
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import CLASS_METRICS
 from heedful.objectives.multi_task import MultiTask
@@ -279,7 +280,7 @@ def test_the_forgetting_matrix_is_what_runs_score_that_end_there(make: Make, tmp
 
 
 @pytest.mark.parametrize("how", ["full", "frozen"])
-def test_sets_and_files(how: str, make: Make, tmp_path: Path) -> None:
+def test_sets_and_files(how: str, make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     execute(make(how, evaluation={"baselines": True}), 7, tmp_path / "run", quiet=True)
     metrics, manifest = metrics_of(tmp_path / "run"), json.loads((tmp_path / "run/manifest.json").read_text())
     names = [f"{split}-{task}" for task in (FILM, SCORES, TWINS) for split in ("dev", "test")]
@@ -311,6 +312,12 @@ def test_sets_and_files(how: str, make: Make, tmp_path: Path) -> None:
     assert model.with_head(SCORES).predict(["a gem"]).scores is not None
     for text in ("cold film", "a joy"):
         assert model.with_head(FILM).predict([text]).labels == model.predict([text], head=FILM).labels
+    predict(str(tmp_path / "run/model"), ["a gem"], head=FILM)
+    predict(str(tmp_path / "run/model"), ["a gem", "a bore"], head=TWINS)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "row\tlabel\tp:bad\tp:good"
+    assert lines[2] == "row\tlabel\tp:other\tp:same"
+    assert len(lines) == 4
 
 
 def test_tasks_that_are_not_trained_are_judged_and_not_saved(make: Make, tmp_path: Path) -> None:
