@@ -55,7 +55,10 @@ def card(c: Comparison) -> Card | None:
     kept = (c.study.directory / "best").is_dir()
     if kept:
         lines.append(("The model", "is in best/, ready to use.", ""))
-    note = "the best on dev" if len(c.scored) > 1 else "the only setting"
+    could_be = [
+        s for s in c.scored if not s.borrowed or directory_of(s)
+    ]  # a baseline that is no model cannot be chosen
+    note = "the best on dev" if len(could_be) > 1 else "the only setting"
     level = [title_of(s.name) for s in c.scored if s is not chosen and _level(s, chosen)]
     note += f", level with {', '.join(level)}" if level else ""
     if mapping(c.study.facts, "search").get("curve"):
