@@ -315,8 +315,11 @@ class Model:
         name = main_head(shapes) if head is None else head
         if not labelled:
             raise RequestError(f"{self.source}: has no classification head; train one with `heedful run`.")
-        if head is None and name is None:
-            raise RequestError(f"{self.source}: has several classifiers, {', '.join(labelled)}; say which with head.")
+        if name is None:
+            raise RequestError(
+                f"{self.source}: has several heads; say which: {', '.join(labelled)} (head=… in Python, --head on the "
+                "command line)."
+            )
         if name not in labelled:
             raise RequestError(f"{self.source}: head={head!r} is not one of its classifiers, {', '.join(labelled)}.")
         return name

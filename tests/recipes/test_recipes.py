@@ -97,7 +97,7 @@ def test_the_nearest_key_is_named_in_every_table(table: str) -> None:
     keys = [k.partition(".")[2] for k in all_keys() if k.startswith(f"{table}.")]
     assert keys
     for key in keys:
-        if len(key) > 3:
+        if len(key) > 3 and "." not in key:
             assert f"did you mean {table}.{key}?" in refusal(**{f"{table}__{key}x": 1})
 
 

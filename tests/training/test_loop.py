@@ -36,7 +36,6 @@ STEP_FILES = {
     "training/schedule.py",
     "streams.py",
     "objectives/classify.py",
-    "objectives/rows.py",
     "objectives/texts.py",
 }
 """Those that one training step enters, outside nn/ and models/."""
@@ -100,14 +99,14 @@ def upwards(calls: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "training", [{}, {"accumulate": 3}, {"batch_tokens": 60}, {"long_texts": "chunk", "max_length": 8}]
 )
-def test_a_step_enters_six_files_and_never_goes_back_up(
+def test_a_step_enters_five_files_and_never_goes_back_up(
     training: dict[str, Any], models: Callable[[], Any], tmp_path: Path
 ) -> None:
     one = small(models(), dataset(*texts(24)), recipe_of(training=training), tmp_path / "store")
     seen = watched(one, tmp_path / "fit")
     parts = {file for file in seen.files if file.split("/")[0] in ("nn", "models")}
     assert seen.files - parts == STEP_FILES
-    assert len(STEP_FILES) <= 6
+    assert len(STEP_FILES) < 6  # one more, where several tasks are mixed
     assert {"models/transformer.py", "nn/attention.py", "nn/blocks.py"} <= parts
     assert not upwards(seen.calls)
 

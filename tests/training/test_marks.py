@@ -248,6 +248,9 @@ def test_a_schedule_by_brute_force(
         def epoch_steps(self, epoch: int) -> int:
             return sizes[epoch % len(sizes)]
 
+        def stages(self) -> tuple[int, ...]:
+            return ()
+
     schedule = make_schedule(table, Epochs())  # type: ignore[arg-type]
     assert schedule.steps == (steps or sum(sizes))
     epoch_of = [e for e in range(60) for _ in range(sizes[e % len(sizes)])]  # of each step, from 0

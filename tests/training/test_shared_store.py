@@ -153,7 +153,7 @@ def test_data_from_the_store_are_those_from_the_files(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = _tables(tmp_path / "files")[kind]
-    keys = table.model_dump(exclude={"limit", "fraction", "redraw"})
+    keys = table.model_dump(exclude={"limit", "fraction", "redraw", "tasks"})
     expected, counts, store = load_dataset(**keys), Counts(monkeypatch), SharedStore(tmp_path / "store")
     for _ in range(3):
         found = whole_data(table, SharedStore(store.directory))

@@ -60,8 +60,8 @@ def find_head_of_model(model: Path, adapter: str, family: Family) -> FoundHead |
     own = [name for name, stored in (notes or {}).items() if stored.head.adapters == adapter]
     if len(own) > 1:
         raise RequestError(
-            f"{model}: several heads read through {adapter!r} ({', '.join(own)}); load the model, save the adapter with one "
-            "of them, and load that."
+            f"{model}: several heads read through {adapter!r} ({', '.join(own)}); load the model, save the adapter "
+            "with one of them, and load that."
         )
     if not own or notes is None:
         return None

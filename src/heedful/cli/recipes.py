@@ -31,6 +31,8 @@ def recipes(
         for name in builtin_names():
             content, _ = read_toml(name)  # as it is: checking it would wait for torch
             model, method = content["model"], content.get("tuning", {}).get("method", "full")
-            print(f"{name:<28} {model.get('name') or model.get('shape')}, {method}, {content['data']['name']}")
+            tasks = content["data"].get("tasks", [content["data"]])
+            data = " + ".join(task.get("task") or task["name"] for task in tasks)
+            print(f"{name:<28} {model.get('name') or model.get('shape')}, {method}, {data}")
         print("\nheedful run NAME runs one; heedful recipes NAME prints it, to change and run as a file of yours;")
         print("heedful recipes --explain KEY explains a key (all: every one).")

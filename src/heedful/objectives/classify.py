@@ -42,11 +42,12 @@ from heedful.models.shape import Shape
 from heedful.nn.heads import ONE_STATE, Reading, Reads
 from heedful.objectives.loading import load_data
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
-from heedful.objectives.rows import EpochRows, in_parts, padding_share
+from heedful.objectives.rows import EpochRows, padding_share
 from heedful.objectives.texts import (
     Item,
     Text,
     TextReader,
+    in_parts,
     make_pairs,
     make_texts,
     pack_pairs,
@@ -59,6 +60,7 @@ from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 
 HEAD = "classify"
+"""What its head is called where it is the only task."""
 TERM = "loss"
 _ERRORS = 20
 _TIMED = 128  # texts whose prediction is timed
@@ -79,8 +81,9 @@ class Classify(Objective):
     CONVEX = True
     COLUMNS = True
 
-    def __init__(self, recipe: Recipe, seed: int, data: Dataset) -> None:
-        self.recipe, self.seed, self.data = recipe, seed, data
+    def __init__(self, recipe: Recipe, seed: int, data: Dataset, task: str = HEAD) -> None:
+        """`task` is the name of its head, and tells its sets apart in a cache if it is one of several."""
+        self.recipe, self.seed, self.data, self.task = recipe, seed, data, task
         splits = {"train": data.train, "dev": data.dev, "test": data.test if recipe.evaluation.test else None}
         self.splits: dict[str, Examples] = {name: e for name, e in splits.items() if e is not None and len(e)}
         self.targets = {name: t for name, e in self.splits.items() if (t := _targets(data, e)) is not None}
@@ -109,7 +112,7 @@ class Classify(Objective):
             raise RequestError('training.long_texts = "chunk" is for single texts, not for pairs.')
 
     @classmethod
-    def read(cls, recipe: Recipe, seed: int, store: SharedStore) -> "Classify":
+    def read(cls, recipe: Recipe, seed: int, store: SharedStore, task: str = HEAD) -> "Classify":
         data = load_data(recipe.data, seed, store)
         if len(data.train) == 0:
             raise RequestError(f"{data.name}: there are no rows to train on.")
@@ -124,7 +127,7 @@ class Classify(Objective):
         assert isinstance(table, ClassifyTable)
         if data.kind == "score" and (table.label_smoothing or table.class_weights != "none"):
             raise RequestError("objective.label_smoothing and objective.class_weights are for classes, not for scores.")
-        return cls(recipe, seed, data)
+        return cls(recipe, seed, data, task)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -173,7 +176,7 @@ class Classify(Objective):
             reads = "pooled" if table.pooling == "cls" else cast("Reads", table.pooling)
         pairs = table.pairs or reading.pairs if self.data.train.pairs is not None else "joint"
         chunked, network = training.long_texts == "chunk", (table.recurrent, table.rnn_width)
-        return {HEAD: NewHead(table.head, labels, reads, table.dropout, chunked, pairs, *network)}
+        return {self.task: NewHead(table.head, labels, reads, table.dropout, chunked, pairs, *network)}
 
     def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
         table, tokenizer, shape = self.recipe.training, checkpoint.tokenizer, checkpoint.transformer.shape
@@ -181,7 +184,7 @@ class Classify(Objective):
         if table.max_length > shape.longest:
             raise RequestError(f"training.max_length = {table.max_length}, but the model reads {shape.longest} tokens.")
         chunked, segments = table.long_texts == "chunk", shape.segments > 1
-        data, head = self.recipe.data, checkpoint.transformer.head_shapes[HEAD]
+        data, head = self.recipe.data, checkpoint.transformer.head_shapes[self.task]
         rows = [data.limit, data.fraction, self.seed if data.redraw else None]
         for name, e in self.splits.items():
             key = {**self._facts(facts), "rows": rows if name == "train" else None}
@@ -195,7 +198,7 @@ class Classify(Objective):
                 self.items[name] = unpack_pairs(kept)
             for some in (texts_of(self.items[name]), self.items[name]):
                 for i, item in enumerate(some):
-                    item.place = (name, i)
+                    item.place = (self._place(name), i)
         self.one_read = head.reads in ONE_STATE
         self._order_rows([item.tokens for item in self.items["train"]])
 
@@ -221,7 +224,11 @@ class Classify(Objective):
         return texts_of(chain.from_iterable(self.items.values()))
 
     def cached_texts(self) -> Mapping[str, Sequence[Text]]:
-        return {name: texts_of(items) for name, items in self.items.items()}
+        return {self._place(name): texts_of(items) for name, items in self.items.items()}
+
+    def _place(self, name: str) -> str:
+        """What a cache calls the set: those of several tasks must not meet."""
+        return name if self.task == HEAD else f"{name}-{self.task}"
 
     def labelled_texts(self, name: str) -> tuple[Sequence[Text], Sequence[str | None]]:
         gold: Sequence[str | None] = self.splits[name].labels or [None] * len(self.items[name])
@@ -253,7 +260,7 @@ class Classify(Objective):
     ) -> Iterator[Partial]:
         for part, rows in enumerate(in_parts(step.rows, parts)):
             reseed(part)
-            scores_bk = reader.scores([self.items["train"][r] for r in rows], HEAD)
+            scores_bk = reader.scores([self.items["train"][r] for r in rows], self.task)
             loss = self.loss_sum(scores_bk, self.targets["train"][list(rows)].to(reader.device)) / counts[TERM]
             yield Partial(loss, {TERM: loss.detach()})
 
@@ -284,7 +291,7 @@ class Classify(Objective):
         return {name: name in self.targets for name in self.splits if name != "train"}
 
     def judge(self, reader: TextReader, name: str) -> Judgement:
-        scores_nk = reader.all_scores(self.items[name], HEAD).numpy()
+        scores_nk = reader.all_scores(self.items[name], self.task).numpy()
         answers = scores_nk[:, 0] if self.data.kind == "score" else probabilities(scores_nk)
         return self._judgement(name, answers, scores_nk)
 
@@ -311,9 +318,9 @@ class Classify(Objective):
     def calibrate(self, reader: TextReader) -> None:
         """The scores are divided by the temperature that dev asks for. Scores of a regression have none."""
         if self.data.kind == "classes" and "dev" in self.targets:
-            scores_nk = reader.all_scores(self.items["dev"], HEAD).numpy()
+            scores_nk = reader.all_scores(self.items["dev"], self.task).numpy()
             self.temperature = fit_temperature(scores_nk, self.targets["dev"].tolist())
-            reader.transformer.calibrate(HEAD, self.temperature)
+            reader.transformer.calibrate(self.task, self.temperature)
 
     def conclude(self, judgements: Mapping[str, Judgement]) -> dict[str, Any]:
         """The temperature, what it has changed, and the most confident errors."""
@@ -404,7 +411,7 @@ class Classify(Objective):
         if checkpoint.tokenizer is not None:  # what is beyond it was cut in training, and will be
             checkpoint.tokenizer.max_length = self.recipe.training.max_length
         heads = checkpoint.transformer.head_shapes
-        heads[HEAD] = replace(heads[HEAD], of_pairs=self.data.train.pairs is not None)
+        heads[self.task] = replace(heads[self.task], of_pairs=self.data.train.pairs is not None)
 
     def prediction_seconds(self, checkpoint: Checkpoint, device: torch.device) -> float | None:
         e = self.data.dev if self.data.dev is not None and len(self.data.dev) else self.data.train
@@ -414,13 +421,13 @@ class Classify(Objective):
         chunked, segments = table.long_texts == "chunk", transformer.shape.segments > 1
         started = time.perf_counter()
         items: Sequence[Item]
-        if transformer.head_shapes[HEAD].pairs == "joint":
+        if transformer.head_shapes[self.task].pairs == "joint":
             items = make_texts(tokenizer, some.texts, some.pairs, table.max_length, chunked, segments)
         else:
             assert some.pairs is not None
             items = make_pairs(tokenizer, some.texts, some.pairs, table.max_length)
         reading = time.perf_counter() - started
-        return (reading + TextReader(transformer, device).seconds(items, HEAD)) * 1000 / len(items)
+        return (reading + TextReader(transformer, device).seconds(items, self.task)) * 1000 / len(items)
 
     def reading(self) -> dict[str, float]:
         chunk_lengths = [[len(chunk) for chunk in text.chunks] for text in self.items["train"]]
@@ -435,7 +442,8 @@ class Classify(Objective):
         lengths = [len(text) + len(pair) for text, pair in train.identities()]
         mean = sum(lengths) / max(1, len(lengths))
         typical = sorted(sorted(range(len(lengths)), key=lambda i: abs(lengths[i] - mean))[:rows])
-        return Classify(self.recipe, self.seed, replace(self.data, train=train.take(typical), dev=None, test=None))
+        few = replace(self.data, train=train.take(typical), dev=None, test=None)
+        return Classify(self.recipe, self.seed, few, self.task)
 
 
 OBJECTIVE = Classify

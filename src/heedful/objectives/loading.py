@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from heedful.data.examples import Dataset, Examples, load_dataset
-from heedful.recipes.schema import DataTable
+from heedful.recipes.schema import DataTable, SourceTable
 from heedful.storage.shared import SharedStore
 from heedful.streams import shuffled
 
@@ -22,7 +22,8 @@ def load_data(table: DataTable, seed: int, store: SharedStore) -> Dataset:
 
 def whole_data(table: DataTable, store: SharedStore) -> Dataset:
     """With all training rows, as they were when somebody first asked this store for them."""
-    keys = table.model_dump(mode="json", exclude={"limit", "fraction", "redraw"})
+    unread = {"limit", "fraction", "redraw"}
+    keys = table.model_dump(mode="json", include=SourceTable.model_fields.keys() - unread)
     return _unpacked(store.json({"data": keys}, "data", lambda: asdict(load_dataset(**keys))))
 
 

@@ -82,6 +82,8 @@ class Objective(ABC):
     """Everything that it may be judged by. The first that the data allow is the default."""
     COLUMNS: ClassVar[bool] = False
     """Whether its data are tables with columns of texts and labels, which may be guessed."""
+    TASKS: ClassVar[bool] = False
+    """Whether its data are several sets, in [[data.tasks]]."""
     CONVEX: ClassVar[bool] = False
     """Whether its loss is convex in what its heads say and it has `everything`, so that linear heads can be solved."""
 
@@ -137,7 +139,7 @@ class Objective(ABC):
 
     def cached_texts(self) -> Mapping[str, Sequence[Text]]:
         """By the name of their set, the texts whose states may be computed once if the body does not move; each is at
-        the place that it names."""
+        the place that it names. Sets that are trained on are called "train", or begin with "train-"."""
         return {}
 
     def labelled_texts(self, name: str) -> tuple[Sequence[Text], Sequence[str | None]]:
@@ -153,6 +155,17 @@ class Objective(ABC):
     def epoch_steps(self, epoch: int) -> int | None:
         """How many steps an epoch has, known before the first; None: a stream, which has no epochs."""
         return None
+
+    def stages(self) -> Sequence[int]:
+        """How many steps each stage of training has, if there are several: each has its own rise and fall of the
+        learning rate, a fresh optimiser and a best mark of its own, with whose weights it ends. Epochs and steps are
+        counted over all of them. None: training is one, as long as the recipe says."""
+        return ()
+
+    def end_stage(self, stage: int, reader: TextReader) -> dict[str, Any]:
+        """Called at the end of each of several stages (from 0), with the weights that it leaves and without dropout;
+        what is to be logged. What it must remember belongs in `state`."""
+        return {}
 
     @abstractmethod
     def step(self, number: int) -> Step:
@@ -198,6 +211,15 @@ class Objective(ABC):
     @abstractmethod
     def judge(self, reader: TextReader, name: str) -> Judgement:
         """The model on one evaluation set, without dropout."""
+
+    def judge_all(self, reader: TextReader, names: Iterable[str]) -> dict[str, Judgement]:
+        """The same of several sets, by name, for one that can share work between them."""
+        return {name: self.judge(reader, name) for name in names}
+
+    def mark_score(self, scores: Mapping[str, Any], metric: Metric) -> float | None:
+        """What the best mark is chosen by, from the metrics of dev: their primary one, unless what is trained just now
+        is only a part of what is judged. In the metric's own direction; None where it is undefined."""
+        return scores.get(metric.name)
 
     def calibrate(self, reader: TextReader) -> None:  # noqa: B027 (most have nothing to correct)
         """After training, before the model is judged and saved: corrects how sure it is of its answers, by dev."""

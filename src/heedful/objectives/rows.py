@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from heedful.objectives.texts import in_parts as in_parts
 from heedful.streams import shuffled
 
 _POOL = 50  # batches' worth of rows that are sorted by length together: little padding, and still a fair shuffle
@@ -66,9 +67,3 @@ def padding_share(batches: Sequence[Sequence[int]], lengths: Sequence[Sequence[i
     """Share of the positions computed that are padding; a row may have several chunks, each with its length."""
     chunks = [[length for row in batch for length in lengths[row]] for batch in batches]
     return 1 - sum(map(sum, chunks)) / sum(len(batch) * max(batch) for batch in chunks)
-
-
-def in_parts(rows: Sequence[int], parts: int) -> list[Sequence[int]]:
-    """The rows of a step in at most so many parts of equal size, the last one smaller."""
-    size = -(-len(rows) // parts)
-    return [rows[at : at + size] for at in range(0, len(rows), size)]

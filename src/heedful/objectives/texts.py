@@ -303,3 +303,9 @@ def average_chunks(x_cd: Tensor, owner_c: Tensor | None) -> Tensor:
     total = x_cd.new_zeros(texts, x_cd.shape[1]).index_add(0, owner_c, x_cd)
     count = x_cd.new_zeros(texts).index_add(0, owner_c, x_cd.new_ones(len(x_cd)))
     return total / count[:, None]
+
+
+def in_parts(rows: Sequence[int], parts: int) -> list[Sequence[int]]:
+    """The rows of a step in at most so many parts of equal size, the last one smaller."""
+    size = -(-len(rows) // parts)
+    return [rows[at : at + size] for at in range(0, len(rows), size)]

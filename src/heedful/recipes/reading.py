@@ -7,13 +7,13 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
 
 from heedful import plugins
 from heedful.errors import RequestError
-from heedful.recipes.schema import Range, Recipe, StudyTable
+from heedful.recipes.schema import DataTable, Range, Recipe, StudyTable
 
 
 def builtin_names() -> list[str]:
@@ -254,6 +254,8 @@ def _key_of(place: Sequence[int | str]) -> str:
 
 def _schema_at(path: Sequence[str], schema: type[BaseModel] = Recipe) -> type[BaseModel]:
     for part in path:
+        if part.isdigit():  # the place in a list of tables
+            continue
         annotation = schema.model_fields[part].annotation
         options = [annotation, *get_args(annotation)]
         schema = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
@@ -272,10 +274,7 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         raise RequestError("model.revision goes with model.name.")
     if model.rnn_width is not None and model.recurrent is None:
         raise RequestError('model.rnn_width goes with model.pooling = "lstm", "bilstm", "gru" or "bigru".')
-    if data.name is not None and data.train is not None:
-        raise RequestError("[data] needs either name or train, not both.")
-    if data.limit is not None and data.fraction is not None:
-        raise RequestError("data.limit and data.fraction both say how many rows; keep one of the two.")
+    _check_data(data, plugins.find("objective", recipe.objective.kind).TASKS, recipe.objective.kind)
     if training.steps is not None and training.epochs != type(training).model_fields["epochs"].default:
         raise RequestError("training.steps and training.epochs both say how long to train; keep one of the two.")
     if training.mark_steps is not None and training.mark_tokens is not None:
@@ -290,6 +289,25 @@ def _refuse_contradictions(recipe: Recipe) -> None:
     seeds = [] if isinstance(recipe.seeds, int) and recipe.seeds > 10_000 else recipe.seed_list()
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise RequestError(f"seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")
+
+
+def _check_data(data: DataTable, has_tasks: bool, kind: str) -> None:
+    """`has_tasks`: whether an objective of this kind learns from several sets."""
+    if has_tasks and not data.tasks:
+        raise RequestError("data.tasks is missing or empty: name the data of each task in a table [[data.tasks]].")
+    if data.tasks and not has_tasks:
+        raise RequestError(f'data.tasks: objective.kind = "{kind}" learns from one data set; use "multi-task".')
+    if data.tasks and data.own_keys():
+        raise RequestError(
+            f"data.{data.own_keys()[0]} beside data.tasks: which task it is about is not clear; put it into the table "
+            "of each."
+        )
+    for i, source in enumerate(data.tasks or [data]):
+        place = f"data.tasks.{i}" if data.tasks else "data"
+        if source.name is not None and source.train is not None:
+            raise RequestError(f"[{place}] needs either name or train, not both.")
+        if source.limit is not None and source.fraction is not None:
+            raise RequestError(f"{place}.limit and {place}.fraction both say how many rows; keep one of the two.")
 
 
 def _check_study(study: StudyTable) -> None:
@@ -352,6 +370,8 @@ def all_keys(schema: type[BaseModel] = Recipe, before: str = "") -> Iterator[str
                 f"{name}.{key}" for member, _ in _schemas_at([name]) for key in member.model_fields
             )
         elif inner:
+            if get_origin(field.annotation) is list:
+                yield f"{before}{name}"
             yield from all_keys(inner[0], f"{before}{name}.")
         else:
             yield f"{before}{name}"

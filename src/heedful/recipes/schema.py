@@ -1,5 +1,6 @@
 """What a recipe may say. Each table is one word of the design; each field's docstring is its reference."""
 
+from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
@@ -54,7 +55,9 @@ class TokenizerTable(Table):
     """Entries of a trained tokenizer."""
 
 
-class DataTable(Table):
+class SourceTable(Table):
+    """One data set: where it comes from and how many of its rows are trained on."""
+
     name: str | None = None
     """A named set that `heedful data` lists. Either this or `train`."""
     train: str | None = None
@@ -92,6 +95,41 @@ class DataTable(Table):
     redraw: bool = False
     """Whether `limit` and `fraction` pick other rows for each seed of a run, so that the spread over seeds holds that
     chance too, as learning curves do; else all runs see the same rows."""
+
+
+class TaskTable(SourceTable):
+    """The data set of one of several tasks: the keys of [data], and these."""
+
+    task: str | None = None
+    """What the task, and its head, is called. Default: the name of the set, or of the train file without its ending."""
+    metric: str = "auto"
+    """What this task is judged by, such as "matthews"; of those of which a higher one is better. Default: accuracy for
+    classes, the Pearson correlation for scores."""
+
+    @property
+    def title(self) -> str:
+        """What the task is called."""
+        return self.task or self.name or Path(self.train or "").name.split(".")[0]
+
+    def source(self) -> "DataTable":
+        """Its data alone, as the [data] of a recipe of its own."""
+        return DataTable(**{key: getattr(self, key) for key in SourceTable.model_fields})
+
+
+class DataTable(SourceTable):
+    tasks: list[TaskTable] = []
+    """For objective.kind = "multi-task": a table [[data.tasks]] for each task, with the keys of [data], and `task`,
+    what it is called. [data] itself then has no other key."""
+
+    def own_keys(self) -> list[str]:
+        """The keys of a data set that are set in [data] itself."""
+        fields = SourceTable.model_fields.items()
+        return [key for key, field in fields if getattr(self, key) != field.default]
+
+    @property
+    def redrawn(self) -> bool:
+        """Whether each seed of a run trains on other rows."""
+        return self.redraw or any(task.redraw for task in self.tasks)
 
 
 class ObjectiveTable(Table):

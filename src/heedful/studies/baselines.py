@@ -121,7 +121,7 @@ class Baselines:
 
     def _path(self, recipe: Recipe, seed: int) -> Path:
         """Of the file with all that is known of them, which is named after their data."""
-        drawn = seed if recipe.data.redraw else None
+        drawn = seed if recipe.data.redrawn else None
         key = json.dumps([recipe.objective.kind, recipe.data.model_dump(mode="json"), drawn, recipe.evaluation.metric])
         if key not in self.paths:
             objective = read_objective(recipe, seed, self.store)

@@ -35,19 +35,22 @@ def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, thr
     several runs counts once."""
     paces: dict[str, Pace] = {}
     sizes: dict[str, Mapping[str, int]] = {}
+    stages: dict[str, int] = {}
     counted: set[str] = set()
     total = 0.0
     for recipe, seed in runs:
-        data = json.dumps([recipe.data.model_dump(mode="json"), seed if recipe.data.redraw else None])
-        kind = _kind(recipe)
-        if data not in sizes or (kind not in paces and len(paces) < _KINDS):
+        data = json.dumps([recipe.data.model_dump(mode="json"), seed if recipe.data.redrawn else None])
+        kind, learned = _kind(recipe), data + recipe.objective.model_dump_json()
+        if learned not in sizes or (kind not in paces and len(paces) < _KINDS):
             objective = read_objective(recipe, seed, store)
-            sizes[data] = objective.description()["sizes"]
+            described = objective.description()
+            sizes[learned] = described["sizes"]
+            stages[learned] = len(described["trained_on"]) if described.get("in_turn") else 1
         if kind not in paces:
             measured = len(paces) < _KINDS
             paces[kind] = _measure(recipe, objective, threads) if measured else _mean(paces.values())
         shared = (_features(recipe) if paces[kind].cached else kind) + data
-        total += _seconds(recipe, sizes[data], paces[kind], new=shared not in counted)
+        total += _seconds(recipe, sizes[learned], stages[learned], paces[kind], new=shared not in counted)
         counted.add(shared)
     return total
 
@@ -65,11 +68,13 @@ def _features(recipe: Recipe) -> str:
     return json.dumps([model.name, model.revision, model.pooling, model.pairs, table.max_length, table.long_texts])
 
 
-def _seconds(recipe: Recipe, sizes: Mapping[str, int], pace: Pace, new: bool) -> float:
-    """`new`: no run before it has computed what several share."""
+def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, new: bool) -> float:
+    """`stages`: how many follow each other, each as long as the recipe says; `new`: no run before it has computed what
+    several share."""
     table = recipe.training
-    rows = table.batch_size * table.steps if table.steps is not None else sizes["train"] * table.epochs
+    rows = stages * table.batch_size * table.steps if table.steps is not None else sizes["train"] * table.epochs
     marks = max(1, table.steps // (table.mark_steps or table.steps)) if table.steps is not None else table.epochs
+    marks *= stages
     judged = sizes.get("dev", 0)
     others = sum(size for name, size in sizes.items() if name not in ("train", "dev"))
     if pace.cached:

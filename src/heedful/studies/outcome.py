@@ -51,7 +51,7 @@ def conclude(
     if plan.search is not None and plan.search.get("curve"):
         choice = largest_sizes(choice)
     names = {s.name for s in choice}
-    metrics = {m.name: m for m in objective.METRICS}
+    metrics = {m.name: m for m in (*objective.METRICS, *objective.metrics)}  # those of these data last
     metric = next((metrics[row["metric"]] for row in rows if "metric" in row), None)
     table = [*rows, *(baselines.rows(compared_with, plan.seeds[0], metric) if metric else [])]
     best = choose([row for row in table if row["setting"] in names or row["baseline"]])

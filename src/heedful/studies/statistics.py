@@ -33,6 +33,7 @@ from heedful.storage.whole import write_json
 from heedful.studies.curves import learning_curves
 from heedful.studies.parts import direction
 from heedful.studies.table import judged_set
+from heedful.studies.tasks import task_statistics
 from heedful.studies.values import NotComparableError, aligned, contributions, values_of
 
 Floats = npt.NDArray[np.float64]
@@ -109,6 +110,7 @@ def write_statistics(
         for name, about in made.pop("settings", {}).items():
             content["settings"][name] |= about
         content |= made
+    content |= task_statistics(runs, judged, metrics, alpha)
     curves = learning_curves(study, facts, judged, metric)
     if curves:
         content["curves"] = curves

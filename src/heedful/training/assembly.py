@@ -79,7 +79,7 @@ def _facts(recipe: Recipe, seed: int, origin: str) -> dict[str, Any]:
     assert table is not None  # the recipe was refused otherwise
     if table.name is not None:
         return {"model": [recipe.model.shape, fingerprint(find(table.name))]}
-    drawn = seed if recipe.data.redraw else None
+    drawn = seed if recipe.data.redrawn else None
     return {"model": [recipe.model.shape, table.model_dump(mode="json"), recipe.data.model_dump(mode="json"), drawn]}
 
 

@@ -53,7 +53,7 @@ class Fit:
 
     def run(self) -> Progress:
         self.parameters = self.tuning.trainable()
-        self.optimiser = make_optimiser(self.parameters, self.training.weight_decay, self.tuning.lr_scale)
+        self.optimiser = self._fresh_optimiser()
         self.table_scale = self.tuning.lr_scale(TABLE)
         self.progress, self.best = load_state(self.directory / "checkpoints", self.parameters, self.optimiser)
         self.objective.restore(self.progress.objective)
@@ -69,15 +69,15 @@ class Fit:
             at_mark = self.schedule.is_mark(self.progress.step, tokens, self.progress.tokens)
             if at_mark:
                 self._mark()
+            if self.progress.step in self.schedule.stage_ends:
+                self._end_stage()
             stop = self.should_stop() and not self.progress.finished
             if at_mark or stop or time.monotonic() - saved > self.training.checkpoint_seconds:
                 self._save()
                 saved = time.monotonic()
             if stop:
                 raise Stopped
-        if self.best is not None and self.training.keep == "best":
-            put_weights(self.parameters, self.best)
-            self.progress.decay = self.progress.best_decay
+        self._keep_best()
         return self.progress
 
     def _step(self, step: Step) -> None:
@@ -148,6 +148,26 @@ class Fit:
         if threshold is not None and not progress.finished and (best is None or best < threshold):
             progress.finished = progress.pruned = True
         self.watch(progress, 0, {**place, **judged})
+
+    def _end_stage(self) -> None:
+        """A stage leaves its best weights; the next begins with a fresh optimiser and finds its own best."""
+        self._keep_best()
+        stage = self.schedule.stage_ends.index(self.progress.step)
+        self.tuning.train(False)
+        facts = self.objective.end_stage(stage, self.tuning.reader)
+        self.tuning.train(True)
+        self._log({"step": self.progress.step, "stage": stage + 1, **facts})
+        if not self.progress.finished:
+            self.optimiser, self.best = self._fresh_optimiser(), None
+            self.progress.best, self.progress.marks_without_gain = None, 0
+
+    def _keep_best(self) -> None:
+        if self.best is not None and self.training.keep == "best":
+            put_weights(self.parameters, self.best)
+            self.progress.decay = self.progress.best_decay
+
+    def _fresh_optimiser(self) -> torch.optim.Optimizer:
+        return make_optimiser(self.parameters, self.training.weight_decay, self.tuning.lr_scale)
 
     def _log_losses(self, lr: float | None) -> None:
         losses, self.progress.losses = self.progress.losses, []

@@ -25,8 +25,9 @@ def dev_judge(recipe: Recipe, parts: Assembly) -> Callable[[], dict[str, Any]] |
 
     def judge() -> dict[str, Any]:
         scores = parts.objective.judge(parts.tuning.reader, "dev").metrics
-        value = scores.get(metric.name)
-        shown = {metric.name: value, **{k: v for k, v in scores.items() if isinstance(v, float) and k != metric.name}}
+        value = parts.objective.mark_score(scores, metric)
+        floats = {k: v for k, v in scores.items() if isinstance(v, float) and k != metric.name}
+        shown = {metric.name: scores.get(metric.name), **floats}
         return {"score": float("-inf") if value is None else metric.sign * float(value), "metrics": shown}
 
     return judge
@@ -41,7 +42,7 @@ def write_outcome(
     parts.tuning.train(False)
     objective.calibrate(parts.tuning.reader)
     sets = {name: known for name, known in objective.sets().items() if name != "test" or recipe.evaluation.test}
-    judgements = {name: objective.judge(parts.tuning.reader, name) for name in sets}
+    judgements = objective.judge_all(parts.tuning.reader, sets)
     for folder in ("predictions", "values"):
         (directory / folder).mkdir(exist_ok=True)
     for name, judgement in judgements.items():
@@ -56,8 +57,10 @@ def write_outcome(
     metrics: dict[str, Any] = {"primary": primary, "splits": scored, "best": progress.best}
     if recipe.evaluation.baselines:
         scores = known if known is not None else without_values(objective.baselines())
-        unseen = () if recipe.evaluation.test else ("test",)
-        metrics["baselines"] = {n: {k: v for k, v in b.items() if k not in unseen} for n, b in scores.items()}
+        seen = recipe.evaluation.test
+        metrics["baselines"] = {
+            n: {k: v for k, v in b.items() if seen or k.partition("-")[0] != "test"} for n, b in scores.items()
+        }
     return {**metrics, **objective.conclude(judgements), **parts.tuning.conclude(objective)}
 
 

@@ -1,10 +1,11 @@
-"""When what happens in a training: the learning rate of each step, where epochs end, and the marks.
+"""When what happens in a training: the learning rate of each step, where epochs and stages end, and the marks.
 
 A mark is a point at which a run is judged, may be stopped, and keeps its best weights: the end of an epoch, or every so
-many steps or tokens; the end of training is always one.
+many steps or tokens; the end of training, and of each stage of it, is always one.
 """
 
 import bisect
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -31,14 +32,20 @@ class Schedule:
     """In all: known before the first, since the learning rate needs it."""
     ends: tuple[int, ...]
     """The number of steps after which each epoch ends; none for a stream."""
+    stage_ends: tuple[int, ...] = ()
+    """The same of each stage, if there are several: each has its own rise and fall of the learning rate."""
 
     def lr(self, step: int) -> float:
-        return self.table.lr * lr_factor(step, self.steps, self.table.warmup, self.table.schedule)
+        begin, end = 0, self.steps
+        if self.stage_ends:
+            stage = bisect.bisect_right(self.stage_ends, step)
+            begin, end = self.stage_ends[stage - 1] if stage else 0, self.stage_ends[stage]
+        return self.table.lr * lr_factor(step - begin, end - begin, self.table.warmup, self.table.schedule)
 
     def is_mark(self, step: int, tokens_before: int, tokens: int) -> bool:
         """Whether the training is at a mark after so many steps; the last of them took it from `tokens_before` to
         `tokens`."""
-        if step == self.steps:
+        if step == self.steps or step in self.stage_ends:
             return True
         if self.table.mark_steps is not None:
             return step % self.table.mark_steps == 0
@@ -64,11 +71,13 @@ class Schedule:
 
 def make_schedule(table: TrainingTable, objective: Objective) -> Schedule:
     ends: list[int] = []
-    while len(ends) < table.epochs if table.steps is None else not ends or ends[-1] < table.steps:
+    stage_ends = tuple(itertools.accumulate(objective.stages()))
+    steps_in_all = stage_ends[-1] if stage_ends else table.steps
+    while len(ends) < table.epochs if steps_in_all is None else not ends or ends[-1] < steps_in_all:
         steps = objective.epoch_steps(len(ends))
         if steps is None:
             if table.steps is None:
                 raise RequestError("training.steps is missing: a stream has no epochs, so say how many steps to make.")
-            return Schedule(table, table.steps, ())
+            return Schedule(table, steps_in_all or table.steps, (), stage_ends)
         ends.append((ends[-1] if ends else 0) + steps)
-    return Schedule(table, table.steps or ends[-1], tuple(ends))
+    return Schedule(table, steps_in_all or ends[-1], tuple(ends), stage_ends)

@@ -4,6 +4,7 @@ class (a line, for a score) are solved for."""
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from heedful import plugins
 from heedful.errors import RequestError
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import Reading
@@ -33,6 +34,11 @@ class Cosine(Frozen):
     @classmethod
     def check(cls, recipe: Recipe) -> None:
         super().check(recipe)
+        if not plugins.find("objective", recipe.objective.kind).CONVEX:
+            raise RequestError(
+                f'tuning.method = "cosine" solves for its head, which objective.kind = "{recipe.objective.kind}" does '
+                'not allow; use "frozen" or "full".'
+            )
         if recipe.model.pairs is not None or recipe.model.head != "linear" or recipe.model.recurrent is not None:
             raise RequestError(
                 'tuning.method = "cosine" has its own head; leave out model.pairs, model.head and a recurrent '

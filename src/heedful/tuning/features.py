@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,16 +35,10 @@ def compute_features(
 ) -> Computed:
     """A file for each set of texts, mapped into memory."""
     reader = TextReader(transformer, around.device)
-    seconds, arrays = 0.0, dict[str, np.ndarray]()
-    with contextlib.ExitStack() as folders:  # in the order of the sets, so that nobody waits in a circle
-        for name, texts in sets.items():
-            key = {**around.facts, "features": [reads, name, str(around.device), torch.get_num_threads()]}
-            folder = folders.enter_context(around.store.place({**key, "texts": _digest(texts)}))
-            if not (folder / "features.npy").exists():
-                _compute(reader, texts, reads, folder)
-            seconds += json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
-            arrays[name] = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
-    lengths = [len(chunk) for text in sets["train"] for chunk in text.chunks]
+    arrays, seconds = _kept(
+        sets, ["features", reads], around, lambda name, folder: _compute(reader, sets[name], reads, folder)
+    )
+    lengths = _trained_lengths(sets)
     flops = forward_flops(transformer.shape, lengths, reads in ONE_STATE)
     return Computed(
         CachedFeatures(arrays, reads, around.device), Spent(flops, sum(lengths), seconds, padding_share=0.0)
@@ -54,19 +49,38 @@ def compute_lower_states(
     transformer: Transformer, sets: Mapping[str, Sequence[Text]], blocks: int, around: Surroundings
 ) -> tuple[LowerStates, Spent]:
     """The states after the first so many blocks, which do not move, of every token: a file for each set of texts."""
-    seconds, arrays, starts = 0.0, dict[str, np.ndarray](), dict[str, np.ndarray]()
-    with contextlib.ExitStack() as folders:
-        for name, texts in sets.items():
-            key = {**around.facts, "states": [blocks, name, str(around.device), torch.get_num_threads()]}
-            folder = folders.enter_context(around.store.place({**key, "texts": _digest(texts)}))
-            starts[name] = np.cumsum([0, *(text.tokens for text in texts)])
-            if not (folder / "features.npy").exists():
-                _compute_states(transformer, around.device, texts, starts[name], blocks, folder)
-            seconds += json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
-            arrays[name] = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
-    lengths = [len(chunk) for text in sets["train"] for chunk in text.chunks]
+    starts = {name: np.cumsum([0, *(text.tokens for text in texts)]) for name, texts in sets.items()}
+
+    def make(name: str, folder: Path) -> None:
+        _compute_states(transformer, around.device, sets[name], starts[name], blocks, folder)
+
+    arrays, seconds = _kept(sets, ["states", blocks], around, make)
+    lengths = _trained_lengths(sets)
     flops = forward_flops(replace(transformer.shape, layers=blocks), lengths)
     return LowerStates(arrays, starts, blocks, around.device), Spent(flops, sum(lengths), seconds)
+
+
+def _kept(
+    sets: Mapping[str, Sequence[Text]], what: list[Any], around: Surroundings, make: Callable[[str, Path], None]
+) -> tuple[dict[str, np.ndarray], float]:
+    """The array of each set, made by whoever comes first, and how long that took."""
+    seconds, arrays = 0.0, dict[str, np.ndarray]()
+    with contextlib.ExitStack() as folders:  # in the order of the sets, so that nobody waits in a circle
+        for name, texts in sets.items():
+            kind, *which = what
+            key = {**around.facts, kind: [*which, name, str(around.device), torch.get_num_threads()]}
+            folder = folders.enter_context(around.store.place({**key, "texts": _digest(texts)}))
+            if not (folder / "features.npy").exists():
+                make(name, folder)
+            seconds += json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
+            arrays[name] = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
+    return arrays, seconds
+
+
+def _trained_lengths(sets: Mapping[str, Sequence[Text]]) -> list[int]:
+    """Of the chunks of what is trained on: "train", or the "train-…" of each task."""
+    trained = [texts for name, texts in sets.items() if name.partition("-")[0] == "train"]
+    return [len(chunk) for texts in trained for text in texts for chunk in text.chunks]
 
 
 def _compute_states(

@@ -143,6 +143,9 @@ def compare(study: Study) -> Comparison:
         described.setdefault(str(entry.get("setting", "")), {})
     competing = {str(s.get("name")): s for s in records(study.facts, "settings") if s.get("baseline") is True}
     competing |= {name: {} for name, row in table.items() if row.get("baseline") is True and name not in competing}
+    tested = mapping(study.statistics, "settings")  # a baseline that is no model has no row, and is compared too
+    unsaved = [n for n in tested if mapping(tested, n).get("baseline") is True and n not in competing]
+    competing |= {name: {"baseline": True, "random": False} for name in unsaved}
     settings = []
     for name, facts in (described | {n: described.get(n) or f for n, f in competing.items()}).items():
         entries = [(entry, run) for entry, run in study.runs if str(entry.get("setting", "")) == name]

@@ -101,6 +101,23 @@ def grid(
     return alt.layer(cells, chart.mark_text(color="currentColor", fontSize=11).encode(text="words:N"))
 
 
+def falls(rows: Rows, tasks: Sequence[str]) -> Chart:
+    """Rows of after, task, score, fall: a square of scores with the first stage at the top, the darker the further the
+    score has fallen."""
+    most = max((row["fall"] for row in rows), default=0.0)
+    axis: dict[str, Any] = {"labelAngle": 0, "labelLimit": 110, "ticks": False, "domain": False, "grid": False}
+    base = alt.Chart(inline(rows), height=max(100, 34 * len(tasks))).encode(
+        x=alt.X("task:N", sort=list(tasks), title="score of", axis=alt.Axis(**axis)),
+        y=alt.Y("after:N", sort=list(tasks), title="after training", axis=alt.Axis(**axis)),
+    )
+    shade = alt.Scale(domain=[0, max(most, 0.05)], range=[0.06, 0.85])
+    cells = base.mark_rect(color=PALETTE[1], stroke="currentColor", strokeOpacity=0.12, tooltip=True).encode(
+        fillOpacity=alt.FillOpacity("fall:Q", scale=shade, legend=None)
+    )
+    words = base.mark_text(color="currentColor", fontSize=12).encode(text=alt.Text("score:Q", format=".3f"))
+    return alt.layer(cells, words)
+
+
 def _marked(chart: alt.Chart, marks: Marks | None, right: float) -> Chart:
     """With its marks, the names one below the other so that neighbours do not meet, and to the left of those that are
     at the right edge."""

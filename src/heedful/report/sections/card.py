@@ -22,7 +22,7 @@ from heedful.report.page.words import (
     size,
     title_of,
 )
-from heedful.storage.reading import mapping, number, records
+from heedful.storage.reading import mapping, names, number, records
 
 Line = tuple[str, str, Literal["", "warning"]]
 
@@ -55,7 +55,10 @@ def card(c: Comparison) -> Card | None:
     kept = (c.study.directory / "best").is_dir()
     if kept:
         lines.append(("The model", "is in best/, ready to use.", ""))
-    note = "the best on dev" if len(c.scored) > 1 else "the only setting"
+    could_be = [
+        s for s in c.scored if not s.borrowed or directory_of(s)
+    ]  # a baseline that is no model cannot be chosen
+    note = "the best on dev" if len(could_be) > 1 else "the only setting"
     level = [title_of(s.name) for s in c.scored if s is not chosen and _level(s, chosen)]
     note += f", level with {', '.join(level)}" if level else ""
     if mapping(c.study.facts, "search").get("curve"):
@@ -113,7 +116,8 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
     for other in others:
         row, name = c.against(other.name), title_of(other.name)
         found = _found(c, row)
-        there = f" {name} is in {directory_of(other)}."
+        place = directory_of(other)
+        there = f" {name} is in {place}." if place else ""
         if row.get("better") == "a":
             lines.append(("It beats", f"{name} by {_by(c, row)} ({found}).", ""))
         elif row.get("better") == "b":
@@ -198,15 +202,20 @@ def _cost(chosen: Setting) -> str:
 
 
 def _command(c: Comparison) -> str:
-    model = shlex.quote(str(c.study.directory / "best"))
-    paired = mapping(c.study.facts, "data").get("pairs") is True
+    model, chosen = shlex.quote(str(c.study.directory / "best")), c.setting(c.chosen)
+    trained = mapping(chosen.runs[0].manifest, "data") if chosen is not None and chosen.runs else {}
+    data, heads = mapping(c.study.facts, "data"), names(trained, "trained_on")
+    if heads:
+        data = mapping(mapping(data, "tasks"), heads[0])
+        model += f" --head {heads[0]}" if len(heads) > 1 else ""
+    paired = data.get("pairs") is True
     return f"heedful predict {model} " + ("FILE.csv --text COLUMN --pair COLUMN" if paired else '"a new text"')
 
 
 def directory_of(setting: Setting) -> str:
-    """Where its model is, beside the report."""
+    """Where its model is, beside the report; empty for a baseline that is no model."""
     known = setting.row.get("model_directory")
-    return str(known) if known else f"baselines/{setting.name}" if setting.borrowed else f"runs/ ({setting.name})"
+    return str(known) if known else "" if setting.borrowed else f"runs/ ({setting.name})"
 
 
 def _ahead(c: Comparison, row: dict[str, Any]) -> float | None:

@@ -56,6 +56,7 @@ from heedful.report.sections.shared import (
     reliability_rows,
     repeat_blocks,
 )
+from heedful.report.sections.tasks import run_forgetting, run_tasks, task_curves
 from heedful.storage.reading import mapping, number, records
 from heedful.storage.runs import Run
 
@@ -69,6 +70,8 @@ def run_report(run: Run) -> Report:
     parts = [plain(model.get("source")), method(run), f"seed {run.seed}" if run.seed != NOTHING else NOTHING]
     made = [
         scores(run),
+        run_tasks(run),
+        run_forgetting(run),
         curves(run),
         classes(run),
         calibration(run),
@@ -210,6 +213,8 @@ def curves(run: Run) -> Section | None:
         kept = " The dotted line marks the checkpoint that was kept." if best is not None else ""
         caption = capital(f"{metric.title} on dev during training.{kept}")
         blocks.append(Figure("dev", caption, charts.score_curve(points, metric.title, best, named)))
+    each = task_curves(run)
+    blocks += [] if each is None else [each]
     return make_section("learning", "Learning", blocks)
 
 

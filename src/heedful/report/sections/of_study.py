@@ -29,6 +29,7 @@ from heedful.report.sections.more_labels import more_labels
 from heedful.report.sections.record import repeat, runs, search, tried
 from heedful.report.sections.shared import about_data
 from heedful.report.sections.statistics import abstention, doubtful, stability, tests
+from heedful.report.sections.tasks import forgetting, interference, tasks
 from heedful.storage.reading import mapping, number
 from heedful.storage.runs import Study
 
@@ -46,6 +47,9 @@ def study_report(study: Study) -> Report:
         results(c),
         checked(c),
         tests(c),
+        tasks(c),
+        interference(c),
+        forgetting(c),
         search(c),
         more_labels(c),
         against_cost(c),
@@ -106,7 +110,8 @@ def results(c: Comparison) -> Section | None:
     """The table of the judged set first, then every other metric, then the other sets."""
     if c.split is None:
         return None
-    others_by_name = sorted({name for run in c.runs for name in run.scores()} - {c.split})
+    scored = {name for run in c.runs for name in run.scores() if score(run, name, c.metric.name) is not None}
+    others_by_name = sorted(scored - {c.split})
     note = (
         "Mean ± standard deviation over the seeds (n − 1): how much another seed changes it. A dash stands where one "
     )

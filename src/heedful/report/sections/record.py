@@ -73,7 +73,7 @@ def _searched(c: Comparison) -> Comparison:
     facts = {key: value for key, value in c.study.facts.items() if key not in ("final_settings", "chosen")}
     facts["table"] = tried(c)
     runs = [(entry, run) for entry, run in c.study.runs if str(entry.get("setting")) not in names]
-    return compare(replace(c.study, facts=facts, runs=runs))
+    return compare(replace(c.study, facts=facts, runs=runs, statistics={}))  # which are about the chosen one
 
 
 def _by_dev(rows: list[dict[str, Any]]) -> list[int]:

@@ -99,13 +99,13 @@ def error_table(caption: str, errors: list[dict[str, Any]], extra: Sequence[tupl
     """Errors as rows; `extra` are more columns, as title and key."""
     if not errors:
         return None
-    paired = any(e.get("pair") for e in errors)
-    columns = [Column("row", numeric=True), Column("text", long=True)]
+    paired, of_tasks = any(e.get("pair") for e in errors), any(e.get("task") for e in errors)
+    columns = [*[Column("task")] * of_tasks, Column("row", numeric=True), Column("text", long=True)]
     columns += [Column("second text", long=True)] * paired + [Column("gold"), Column("predicted")]
     columns += [Column(title, numeric=True) for title, _ in extra]
     rows = []
     for e in errors:
-        cells = [plain(e.get("row")), shortened(plain(e.get("text")))]
+        cells = [*[plain(e.get("task"))] * of_tasks, plain(e.get("row")), shortened(plain(e.get("text")))]
         cells += [shortened(plain(e.get("pair")))] * paired
         cells += [plain(e.get("gold")), plain(e.get("predicted")), *(plain(e.get(key)) for _, key in extra)]
         rows.append(Row(tuple(cells)))
