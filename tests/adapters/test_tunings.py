@@ -307,6 +307,16 @@ def test_fusion(keys: dict[str, Any], world: dict[str, Any], tmp_path: Path) -> 
     assert np.array_equal(again.predict(TEXTS).probabilities, model.predict(TEXTS).probabilities)
 
 
+def test_what_does_not_move_has_no_gradient(world: dict[str, Any], tmp_path: Path) -> None:
+    for tuning in (fused(world), TUNINGS["pfeiffer"], TUNINGS["lora"], {"method": "bias"}):
+        parts = assembled(world, tuning, tmp_path)
+        parts.tuning.train(True)
+        parts.tuning.reader.scores(parts.objective.items["train"][:4], "classify").sum().backward()
+        moved = {n for n, p in parts.tuning.transformer.named_parameters() if p.grad is not None}
+        assert moved <= set(parts.tuning.trainable())
+        assert any(not n.startswith("heads.") for n in moved)
+
+
 def test_the_penalty_pulls_the_value_matrix_back(world: dict[str, Any]) -> None:
     far = []
     for weight in (0.0, 10.0):

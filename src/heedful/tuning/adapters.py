@@ -38,13 +38,14 @@ class AdapterTuning(Tuning):
         self.heads = list(objective.heads(self.READING))
         # Beginnings of the names of what trains beside the heads; a pooler that the checkpoint did not have does too.
         self.moving = [name for name in around.fresh if name.startswith("body.")]
-        for name, p in transformer.named_parameters():
-            p.requires_grad_(not name.startswith("body.") or name in self.moving)
         used = set[str]()
         for head in self.heads:
             composition = self.compose(head, objective)
             transformer.head_shapes[head] = replace(transformer.head_shapes[head], adapters=str(composition))
             used.update(names_of(composition))
+        moving = self.trainable()
+        for name, p in transformer.named_parameters():
+            p.requires_grad_(name in moving)
         layers, shapes = transformer.shape.layers, transformer.adapter_shapes
         self.lowest = min(lowest_layer(shapes[name], layers) for name in used)
         self.reader = TextReader(self.transformer, around.device, lower=self._lower_states(objective))
