@@ -111,7 +111,10 @@ def _make_settings(
             content["evaluation"] = {**content.get("evaluation", {}), "test": False}
         recipe = make_recipe(content, f"setting {number} of the search")
         name = f"{base.name}-{number:0{len(str(total))}}"
-        plans.append(replace(base, name=name, recipe=recipe, values=tuple(values.items()), group=base.name))
+        method = recipe.tuning.method  # which may be one of the values
+        plans.append(
+            replace(base, name=name, method=method, recipe=recipe, values=tuple(values.items()), group=base.name)
+        )
     return plans
 
 
@@ -138,7 +141,10 @@ def _curve_settings(base: SettingPlan, sizes: Sequence[float]) -> list[SettingPl
         changes = {**values, "data.redraw": True, **_as_many_steps(base.recipe, sizes[-1] / size)}
         recipe = make_recipe(_tables_with(base.recipe, changes), "study.curve")
         name = f"{base.name}-{size}"
-        plans.append(replace(base, name=name, recipe=recipe, values=tuple(values.items()), group=base.name))
+        method = recipe.tuning.method  # which may be one of the values
+        plans.append(
+            replace(base, name=name, method=method, recipe=recipe, values=tuple(values.items()), group=base.name)
+        )
     return plans
 
 
