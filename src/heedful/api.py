@@ -24,7 +24,7 @@ from heedful.evaluation.tfidf import TfidfModel
 from heedful.findings import Study
 from heedful.models.adapters import Merged, activate, head_through, merge, unmerge
 from heedful.models.batch import Batch, pad
-from heedful.models.composition import Composition, Fuse, parse_composition, parts_of
+from heedful.models.composition import Average, Composition, Fuse, Stack, parse_composition, parts_of
 from heedful.models.shape import HeadKind, Shape, main_head
 from heedful.models.transformer import Transformer, evaluating
 from heedful.objectives.texts import Item, TextReader, make_pairs, make_texts
@@ -192,6 +192,10 @@ class Model:
 
     def merge(self) -> None:
         """Make the low-rank adapters in use a part of the weights; `unmerge` undoes it to the bit."""
+        if self._merged is not None:
+            raise RequestError(
+                "adapters were merged already; undo that with unmerge() first, or save and load the model."
+            )
         self._merged = merge(self.transformer)
         gone = tuple(f"adapters.{name}." for name in self._merged.adapters)
         sources = self.checkpoint.sources
@@ -211,11 +215,14 @@ class Model:
         if len(fuses) != 1:
             raise RequestError(f"{self.source}: no fusion is in use; activate one, such as fuse(a, b).")
         first, second = _columns(rows)
+        if second and len(second) != len(first):
+            raise RequestError("fusion_weights takes texts, or pairs of texts, not both.")
         segments = self.shape.segments > 1
         items = make_texts(self.tokenizer, first, second or None, self.max_length, segments=segments)
         with evaluating(self.transformer):
             found = text_weights(self._reader, items)
-        weights = np.stack([w.numpy() for w in found.values()], axis=1)
+        none = np.empty((0, 0, len(fuses[0].names)), dtype=np.float32)
+        weights = np.stack([w.numpy() for w in found.values()], axis=1) if found else none
         return FusionWeights(fuses[0].names, tuple(found), weights)
 
     def __repr__(self) -> str:
@@ -435,7 +442,7 @@ class Predictions:
 
 
 def _composed(adapters: Composition | None) -> Composition | None:
-    return parse_composition(adapters) if isinstance(adapters, str) else adapters
+    return adapters if adapters is None or isinstance(adapters, Stack | Fuse | Average) else parse_composition(adapters)
 
 
 def _checked(texts: Iterable[Text], source: str, pairs: bool | None) -> list[Text]:

@@ -203,7 +203,7 @@ class _Traits(NamedTuple):
 def _traits(subject: Subject) -> _Traits:
     """Of the model of its first seed, which is forgotten again. One that cannot answer is refused."""
     model = subject.runs[0][1]()
-    likelier = isinstance(model, Model) and not model.labels
+    likelier = isinstance(model, Model) and not any(head.labels for head in model.transformer.head_shapes.values())
     if likelier:
         Scorer(cast(Model, model))
         return _Traits((), None, True, says_what_follows(model))

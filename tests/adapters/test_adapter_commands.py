@@ -207,7 +207,7 @@ def test_which_of_several_classifiers_must_be_said(place: Path) -> None:
     model = heedful.load(place / "tiny", new_head="linear", labels=["a", "b"], head="first", keep_heads=True)
     model.save(place / "first")
     both = heedful.load(place / "first", new_head="linear", labels=["c", "d"], head="second", keep_heads=True)
-    with pytest.raises(RequestError, match="has several classifiers, first, second; say which with head"):
+    with pytest.raises(RequestError, match="has several heads; say which: first, second"):
         both.predict(["a gem"])
 
 

@@ -12,8 +12,7 @@ from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
 from heedful.evaluation.metrics import mean_of
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
-from heedful.objectives.rows import in_parts
-from heedful.objectives.texts import TextReader, make_texts
+from heedful.objectives.texts import TextReader, in_parts, make_texts
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 

@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from small_fits import dataset, recipe_of, small, texts
 from torch import nn
 
-from heedful.objectives.rows import EpochRows, in_parts, padding_share
+from heedful.objectives.rows import EpochRows, padding_share
+from heedful.objectives.texts import in_parts
 from heedful.training.optimisers.adamw import make_optimiser, optimiser_tensors, restore_optimiser
 from heedful.training.schedule import lr_factor
 from heedful.training.state import Progress, load_state, save_state

@@ -6,7 +6,6 @@ from pathlib import Path
 from heedful.checkpoints import adapter_heads, adapterhub
 from heedful.checkpoints.adapters import (
     FOLDER,
-    NOTE,
     Files,
     StoredAdapter,
     adapter_files,
@@ -14,8 +13,8 @@ from heedful.checkpoints.adapters import (
     fusion_files,
     put_adapter,
     put_fusion,
+    read_note,
 )
-from heedful.checkpoints.config import read_json
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.families import FAMILIES
 from heedful.checkpoints.tensors import existing
@@ -30,14 +29,13 @@ def add_stored(
 ) -> tuple[str, dict[str, str]]:
     """See `heedful.api.Model.load_adapter`. Returns the name, and where the tensors came from; a refused one leaves the
     model as it was."""
-    dialect, path = FAMILIES[family], Path(source).expanduser()
+    dialect, path = FAMILIES[family], Path(str(source)).expanduser()
     composition: Composition
     if path.is_dir() and existing(path, adapterhub.CONFIG) is None and existing(path, adapterhub.FUSION_CONFIG):
         if name is not None:
             raise RequestError(f"{source}: is a fusion, which is named after its adapters; leave name out.")
         composition, sources = put_fusion(transformer, family, path)
-        note = existing(path, NOTE)
-        stored = StoredAdapter(path, str(composition), "adapterhub", {}, {} if note is None else read_json(note))
+        stored = StoredAdapter(path, str(composition), "adapterhub", {}, read_note(path))
     else:
         stored = find_adapter(source, revision)
         composition = name or stored.name
@@ -46,9 +44,10 @@ def add_stored(
         found = None
         if head is not False:
             found = adapter_heads.find_head(stored, dialect, transformer.shape)
-            if found is None and stored.directory.parent.name == FOLDER:  # in a model directory, which has the heads
-                model = stored.directory.parent.parent
-                found = adapter_heads.find_head_of_model(model, stored.directory.name, dialect)
+            place = stored.directory.resolve()
+            if found is None and place.parent.name == FOLDER:  # in a model directory, which has the heads
+                theirs = composition if isinstance(composition, Fuse) else place.name
+                found = adapter_heads.find_head_of_model(place.parent.parent, theirs, dialect)
         if found is None and isinstance(head, str):
             raise RequestError(f"{source}: has no head to be called {head!r}; leave head out.")
         if found is not None:
@@ -80,7 +79,7 @@ def stored_files(checkpoint: Checkpoint, composition: Composition | None, head: 
     if name is not None:
         shape = replace(transformer.head_shapes[name], adapters="")
         parameters = {n: p.detach().cpu() for n, p in transformer.heads[name].named_parameters()}
-        adapter_heads.add_our_head(files, shape, parameters)
+        adapter_heads.add_our_head(files, shape, parameters, transformer)
         dialect = FAMILIES[family]
         files |= adapter_heads.adapterhub_head(transformer, dialect, composition.name, shape, parameters, model_name)
     return files
@@ -93,6 +92,9 @@ def _head(transformer: Transformer, composition: Composition, head: str | bool) 
     if isinstance(head, str):
         if head not in transformer.heads:
             raise RequestError(f"the model has no head {head!r}; it has {', '.join(transformer.heads) or 'none'}.")
+        through = transformer.head_shapes[head].adapters
+        if through and parse_composition(through) != composition:
+            raise RequestError(f"the head {head!r} reads through {through}, not through {composition}.")
         return head
     own = [
         name

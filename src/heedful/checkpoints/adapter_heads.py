@@ -2,6 +2,7 @@
 or PEFT can say it, in theirs as well."""
 
 import dataclasses
+import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +13,23 @@ from torch import Tensor
 
 from heedful.checkpoints import adapterhub, peft
 from heedful.checkpoints import heads as heads_of
-from heedful.checkpoints.adapters import NOTE, Files, StoredAdapter, adapter_files, fill
+from heedful.checkpoints.adapters import NOTE, Files, StoredAdapter, adapter_files, fill, plain_copy, pooler_digest
 from heedful.checkpoints.config import read_json, read_labels, shown
 from heedful.checkpoints.dialect import SLOTS, Family
 from heedful.checkpoints.families import FAMILIES
 from heedful.checkpoints.heads import HEADS_FILE
-from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_either, open_file
+from heedful.checkpoints.tensors import (
+    SAFETENSORS,
+    NoInit,
+    Stored,
+    existing,
+    open_either,
+    open_file,
+    open_tensors,
+)
 from heedful.errors import RequestError
-from heedful.models.adapters import LowRankShape
+from heedful.models.adapters import LowRankShape, as_the_body
+from heedful.models.composition import Composition, parse_composition
 from heedful.models.shape import Head, Shape
 from heedful.models.transformer import Transformer, lay_out, make_head
 from heedful.nn.activations import ACTIVATIONS
@@ -38,6 +48,8 @@ class FoundHead:
     names: Mapping[str, tuple[str, ...]]
     """What each of its parameters is called in its file."""
     tensors: Mapping[str, Stored]
+    pooler: str | None = None
+    """The digest of the pooler through which it was trained to read, if it is known."""
 
 
 def find_head(stored: StoredAdapter, family: Family, shape: Shape) -> FoundHead | None:
@@ -45,7 +57,7 @@ def find_head(stored: StoredAdapter, family: Family, shape: Shape) -> FoundHead 
     if "head" in stored.note:
         head = heads_of.read_note(stored.directory / NOTE, family, "head", stored.note["head"]).head
         tensors = open_file(stored.directory, HEADS_FILE)
-        return FoundHead(head, {name: (name,) for name in tensors}, tensors)
+        return FoundHead(head, {name: (name,) for name in tensors}, tensors, stored.note.get("pooler"))
     if existing(stored.directory, CONFIG) is not None:
         return _find_adapterhub(stored.directory, family, shape)
     if stored.form == "peft":
@@ -53,21 +65,33 @@ def find_head(stored: StoredAdapter, family: Family, shape: Shape) -> FoundHead 
     return None
 
 
-def find_head_of_model(model: Path, adapter: str, family: Family) -> FoundHead | None:
-    """The head of a model directory that reads through this adapter of its; None if there is none."""
+def find_head_of_model(model: Path, adapters: Composition, family: Family) -> FoundHead | None:
+    """The head of a model directory that reads through these adapters of its; None if there is none."""
     path = existing(model, "config.json")
     notes = None if path is None else heads_of.read_notes(path, read_json(path), family)
-    own = [name for name, stored in (notes or {}).items() if stored.head.adapters == adapter]
+    through = {name: stored.head.adapters for name, stored in (notes or {}).items() if stored.head.adapters}
+    own = [name for name, written in through.items() if parse_composition(written) == adapters]
     if len(own) > 1:
         raise RequestError(
-            f"{model}: several heads read through {adapter!r} ({', '.join(own)}); load the model, save the adapter "
+            f"{model}: several heads read through {adapters} ({', '.join(own)}); load the model, save the adapter "
             "with one of them, and load that."
         )
     if not own or notes is None:
         return None
     prefix = f"heads.{own[0]}."
     tensors = {n: t for n, t in open_file(model, HEADS_FILE).items() if n.startswith(prefix)}
-    return FoundHead(notes[own[0]].head, {n.removeprefix(prefix): (n,) for n in tensors}, tensors)
+    head = notes[own[0]].head
+    pooler = _stored_pooler(model, family) if head.reads == "pooled" else None
+    return FoundHead(head, {n.removeprefix(prefix): (n,) for n in tensors}, tensors, pooler)
+
+
+def _stored_pooler(model: Path, family: Family) -> str:
+    """As `pooler_digest` has it, of the file."""
+    tensors = {family.plain(name): stored for name, stored in open_tensors(model).items()}
+    digest = hashlib.sha256()
+    for kind in ("weight", "bias"):
+        digest.update(tensors[f"{family.pooler}.{kind}"].read().float().contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def put_head(transformer: Transformer, directory: Path, name: str, found: FoundHead, adapters: str) -> dict[str, str]:
@@ -77,11 +101,14 @@ def put_head(transformer: Transformer, directory: Path, name: str, found: FoundH
         raise RequestError(f"{directory}: the model has a head {name!r} already; load the adapter under another name.")
     if found.head.reads == "pooled" and transformer.body.pooler is None:
         raise RequestError(f"{directory}: its head reads the pooled state, and the model has no pooler.")
-    module = make_head(transformer.shape, found.head, FUSED)
-    lay_out(module)
-    sources = fill(directory, module, found.names, found.tensors, tuple(found.tensors), f"heads.{name}.")
-    device = transformer.body.embeddings.token.weight.device
-    transformer.heads[name] = module.to(device).train(transformer.training)
+    if found.head.reads == "pooled" and found.pooler not in (None, pooler_digest(transformer)):
+        raise RequestError(f"{directory}: its head was trained to read through another pooler than the model has.")
+    with torch.device("meta"), NoInit():
+        module = make_head(transformer.shape, found.head, FUSED)
+        lay_out(module)
+    others, device = tuple(found.tensors), transformer.body.embeddings.token.weight.device
+    sources = fill(directory, module, found.names, found.tensors, others, f"heads.{name}.", device)
+    transformer.heads[name] = as_the_body(transformer, module)
     transformer.head_shapes[name] = dataclasses.replace(found.head, adapters=adapters)
     return sources
 
@@ -101,7 +128,7 @@ def _find_adapterhub(directory: Path, family: Family, shape: Shape) -> FoundHead
             f'{path}: head_type = {shown(config.get("head_type"))} is not supported; "classification" is.'
         )
     layers, activation = config.get("layers", 2), config.get("activation_function")
-    if layers not in (1, 2) or (layers == 2 and activation not in ACTIVATIONS):
+    if layers not in (1, 2) or (layers == 2 and (not isinstance(activation, str) or activation not in ACTIVATIONS)):
         raise RequestError(
             f"{path}: layers = {shown(layers)} with activation_function = {shown(activation)} is not supported; one "
             f"layer is, and two with one of {', '.join(ACTIVATIONS)}."
@@ -109,11 +136,14 @@ def _find_adapterhub(directory: Path, family: Family, shape: Shape) -> FoundHead
     bias = config.get("bias", True)
     if layers == 2 and bias is not True:
         raise RequestError(f"{path}: bias = {shown(bias)} is not supported for a head of two layers.")
+    dropout = config.get("dropout_prob")
+    if dropout is not None and (type(dropout) not in (int, float) or not 0 <= dropout <= 1):
+        raise RequestError(f"{path}: dropout_prob = {shown(dropout)} is not between 0 and 1.")
     labels = _labels(path, config, config.get("num_labels"))
     reads: Reads = "pooled" if config.get("use_pooler") else "last" if shape.causal else "first"
     head = Head(
         "linear" if layers == 1 else "two-layer", reads, len(labels), activation=activation or "tanh", bias=bool(bias),
-        labels=labels, dropout=config.get("dropout_prob"),
+        labels=labels, dropout=dropout,
     )  # fmt: skip
     name = content.get("name")
     root = f"heads.{name}." if any(n.startswith(f"heads.{name}.") for n in tensors) else _only_root(path, tensors)
@@ -177,12 +207,12 @@ def files_with_head(transformer: Transformer, family: str, adapter: str, head: s
     files = adapter_files(transformer, family, adapter, model_name)
     dialect, shape = FAMILIES[family], dataclasses.replace(transformer.head_shapes[head], adapters="")
     parameters = {n: p.detach().cpu() for n, p in transformer.heads[head].named_parameters()}
-    add_our_head(files, shape, parameters)
+    add_our_head(files, shape, parameters, transformer)
     low_rank = transformer.adapter_shapes[adapter]
     if isinstance(low_rank, LowRankShape):
         if heads_of.home(dialect, transformer.shape, SLOTS[shape.kind], shape) == SAFETENSORS:
             entries = dialect.heads[shape.kind].entries
-            theirs = {f"{peft.PREFIX}{e.theirs[0]}": _copy(parameters[e.ours]) for e in entries}
+            theirs = {f"{peft.PREFIX}{e.theirs[0]}": plain_copy(parameters[e.ours]) for e in entries}
             files[peft.WEIGHTS] |= theirs
             modules = tuple(dict.fromkeys(e.theirs[0].split(".")[0] for e in entries))
             body = transformer.shape
@@ -191,10 +221,12 @@ def files_with_head(transformer: Transformer, family: str, adapter: str, head: s
     return files | adapterhub_head(transformer, dialect, adapter, shape, parameters, model_name)
 
 
-def add_our_head(files: Files, head: Head, parameters: Mapping[str, Tensor]) -> None:
+def add_our_head(files: Files, head: Head, parameters: Mapping[str, Tensor], transformer: Transformer) -> None:
     described = {**dataclasses.asdict(head), "labels": list(head.labels), "file": HEADS_FILE}
     files[NOTE] = {**files.get(NOTE, {"format": heads_of.FORMAT}), "head": described}
-    files[HEADS_FILE] = {name: _copy(p) for name, p in parameters.items()}
+    if head.reads == "pooled":
+        files[NOTE]["pooler"] = pooler_digest(transformer)
+    files[HEADS_FILE] = {name: plain_copy(p) for name, p in parameters.items()}
 
 
 def adapterhub_head(
@@ -227,10 +259,6 @@ def adapterhub_head(
     tensors = {}
     for ours, p in parameters.items():
         part, _, kind = ours.partition(".")
-        tensors[f"heads.{name}.{places[part]}.{kind}"] = _copy(p)
+        tensors[f"heads.{name}.{places[part]}.{kind}"] = plain_copy(p)
     about = adapterhub.about(name, family, transformer.shape, model_name)
     return {CONFIG: {"config": config, **about}, WEIGHTS: tensors}
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.clone(memory_format=torch.contiguous_format)

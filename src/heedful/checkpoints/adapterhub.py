@@ -146,19 +146,20 @@ def _read_bottleneck(at: Reading, dated: bool, body: Shape) -> BottleneckShape:
     residual = next((ours for theirs, ours in _RESIDUAL if theirs == c["residual_before_ln"]), None)
     if residual is None or (residual == "sum" and not (c["original_ln_before"] and body.norm == "post")):
         raise at.refuse("residual_before_ln", "does not go with this placement and model")
-    if c["init_weights"] not in _INITIAL:
+    if not isinstance(c["init_weights"], str) or c["init_weights"] not in _INITIAL:
         raise at.refuse("init_weights", f"is not known; {', '.join(_INITIAL)} are")
     scaling = c["scaling"]
-    if scaling not in ("learned", "channel"):
+    if not isinstance(scaling, str) or scaling not in ("learned", "channel"):
         scaling = at.number("scaling", scaling, float("-inf"))
-    reduction, reductions = _read_reduction(at, body)
+    left_out = _layers(at, c["leave_out"], body)
+    reduction, reductions = _read_reduction(at, body, left_out)
     parallel = bool(c["is_parallel"])
     return BottleneckShape(
         attention=c["mh_adapter"],
         feed_forward=c["output_adapter"],
         reduction=reduction,
         reductions=reductions,
-        left_out=_layers(at, c["leave_out"], body),
+        left_out=left_out,
         activation=activation,
         reads="stream" if parallel else "normed-sum" if c["original_ln_before"] else "output",
         residual="output" if parallel else residual,  # type: ignore[arg-type]
@@ -172,7 +173,7 @@ def _read_bottleneck(at: Reading, dated: bool, body: Shape) -> BottleneckShape:
     )
 
 
-def _read_reduction(at: Reading, body: Shape) -> tuple[float, tuple[tuple[int, float], ...]]:
+def _read_reduction(at: Reading, body: Shape, left_out: tuple[int, ...]) -> tuple[float, tuple[tuple[int, float], ...]]:
     factor = at.config["reduction_factor"]
     if not isinstance(factor, dict):
         return at.number("reduction_factor", factor, 1e-6), ()
@@ -180,8 +181,7 @@ def _read_reduction(at: Reading, body: Shape) -> tuple[float, tuple[tuple[int, f
     default = by_layer.pop("default", None)
     if not all(re.fullmatch(r"\d{1,4}", key) and int(key) < body.layers for key in by_layer):
         raise at.refuse("reduction_factor", f"names layers that are not 0 … {body.layers - 1}")
-    left_out = set(at.config.get("leave_out") or [])
-    if default is None and {int(key) for key in by_layer} | left_out < set(range(body.layers)):
+    if default is None and ({int(key) for key in by_layer} | {*left_out} < set(range(body.layers)) or not by_layer):
         raise at.refuse("reduction_factor", 'has no "default" for the layers that it does not name')
     pairs = tuple(sorted((int(key), value) for key, value in by_layer.items()))
     return default or pairs[0][1], pairs
@@ -195,10 +195,10 @@ def _layers(at: Reading, given: Any, body: Shape) -> tuple[int, ...]:
 
 def _read_lora(at: Reading, version: str, family: Family, body: Shape) -> LowRankShape:
     c = at.checked(_LORA_DEFAULTS, _LORA_ONLY, _LORA_INERT)
-    if type(c["r"]) is not int or c["r"] < 1:
+    if type(c["r"]) is not int or not 1 <= c["r"] <= 10**6:
         raise at.refuse("r", "is not a rank from 1")
     matrices = c["attn_matrices"] if c["selfattn_lora"] else []
-    if not isinstance(matrices, list) or not set(matrices) <= set(_MATRICES):
+    if not isinstance(matrices, list) or not all(isinstance(m, str) and m in _MATRICES for m in matrices):
         raise at.refuse("attn_matrices", "is not a list of q, k and v")
     maps: list[MapName] = [_MATRICES[letter] for letter in "qkv" if letter in matrices]
     rank, blocks = c["r"], 1

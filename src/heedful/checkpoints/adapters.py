@@ -18,7 +18,7 @@ from heedful.checkpoints import adapterhub, hub, peft
 from heedful.checkpoints.config import read_json, shown
 from heedful.checkpoints.dialect import Family
 from heedful.checkpoints.families import FAMILIES
-from heedful.checkpoints.tensors import Stored, existing, open_either
+from heedful.checkpoints.tensors import NoInit, Stored, existing, inside, open_either
 from heedful.errors import RequestError
 from heedful.models.adapters import (
     AdapterShape,
@@ -34,16 +34,18 @@ from heedful.models.transformer import Transformer
 FOLDER = "adapters"
 """Of a model directory: a folder for each adapter and each fusion, by its name."""
 NOTE = "heedful.json"
+_FORMAT = 2
 _LEGACY = (
     "attention_text_task_adapters", "attention_text_lang_adapters", "layer_text_task_adapters",
     "layer_text_lang_adapters",
 )  # fmt: skip
 _FILES = (
     adapterhub.CONFIG, adapterhub.WEIGHTS, adapterhub.OLD_WEIGHTS, peft.WEIGHTS, peft.OLD_WEIGHTS,
-    adapterhub.FUSION_CONFIG, adapterhub.FUSION_WEIGHTS, adapterhub.OLD_FUSION_WEIGHTS, NOTE,
+    adapterhub.FUSION_CONFIG, adapterhub.FUSION_WEIGHTS, adapterhub.OLD_FUSION_WEIGHTS, NOTE, "heads.safetensors",
+    "head_config.json", "model_head.safetensors", "pytorch_model_head.bin",
 )  # fmt: skip
 
-ADAPTER_FILES = frozenset([*_FILES, "heads.safetensors", "head_config.json", "model_head.safetensors"])
+ADAPTER_FILES = frozenset(_FILES)
 """What the directory of an adapter may hold; one with anything else is never replaced."""
 
 
@@ -103,8 +105,12 @@ def _modern(name: str) -> str:
 
 def find_adapter(source: str | Path, revision: str | None = None) -> StoredAdapter:
     """From what the user calls an adapter: its directory, that of a model with one adapter, or a hub id."""
+    if not isinstance(source, str | Path) or not str(source):
+        raise RequestError(f"{source!r} is no name for an adapter; give its directory or a hub id.")
     path = Path(source).expanduser()
     if path.is_dir():
+        if revision is not None:
+            raise RequestError(f"{path}: a directory has no revisions; leave revision out.")
         folders = adapter_folders(path)
         if existing(path, adapterhub.CONFIG) is None and len(folders) == 1:
             path = folders[0]
@@ -129,19 +135,37 @@ def open_adapter(directory: Path) -> StoredAdapter:
                 raise RequestError(f"{directory}: is a {kind}; its adapter is in {directory / folder / FOLDER}.")
         raise RequestError(f"{directory}: has no {adapterhub.CONFIG}, so it is no adapter, nor a model with one.")
     content = read_json(path)
-    note_path = existing(directory, NOTE)
-    note = {} if note_path is None else read_json(note_path)
+    note = read_note(directory)
     form: Literal["adapterhub", "peft"] = "peft" if "peft_type" in content else "adapterhub"
     name = note.get("name", content.get("name"))
     return StoredAdapter(directory, str(name) if name else directory.resolve().name, form, content, note)
 
 
+def read_note(directory: Path) -> dict[str, Any]:
+    """Of heedful.json; {} if heedful did not write the directory."""
+    path = existing(directory, NOTE)
+    if path is None:
+        return {}
+    note = read_json(path)
+    if note.get("format") != _FORMAT:
+        raise RequestError(
+            f"{path}: format is {shown(note.get('format'))}, and this version reads {_FORMAT}; use the version of "
+            "heedful that wrote it."
+        )
+    return note
+
+
 def adapter_folders(directory: Path) -> list[Path]:
     """Of the adapters of a model directory."""
-    folder = directory / FOLDER
-    if not folder.is_dir():
+    return [path for path in _folders(directory) if path.is_dir() and (path / adapterhub.CONFIG).is_file()]
+
+
+def _folders(directory: Path) -> list[Path]:
+    """Whatever is in the place of adapters; refuses what leads out of the model directory."""
+    root = directory / FOLDER
+    if not root.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.is_dir() and (path / adapterhub.CONFIG).is_file())
+    return sorted(inside(inside(directory, FOLDER), p.name) for p in root.iterdir() if not p.name.startswith("."))
 
 
 def put_adapter(transformer: Transformer, family: str, stored: StoredAdapter, name: str) -> dict[str, str]:
@@ -160,9 +184,10 @@ def put_adapter(transformer: Transformer, family: str, stored: StoredAdapter, na
         heads = ()
         if isinstance(shape, LowRankShape):
             tensors = adapterhub.side_by_side(tensors, stored.content.get("config"), body.width)
-    module = add_adapter(transformer, name, shape)
+    with torch.device("meta"), NoInit():  # whatever sizes it claims, nothing is allocated before they are compared
+        module = add_adapter(transformer, name, shape)
     try:
-        return fill(stored.directory, module, names, tensors, heads, f"adapters.{name}.")
+        return fill(stored.directory, module, names, tensors, heads, f"adapters.{name}.", _device(transformer))
     except BaseException:
         remove_adapter(transformer, name)
         raise
@@ -194,6 +219,16 @@ def _refuse_another_body(stored: StoredAdapter, transformer: Transformer) -> Non
         )
 
 
+def pooler_digest(transformer: Transformer) -> str | None:
+    """The sha256 of the pooler's weights, through which a head may read; None without one."""
+    if transformer.body.pooler is None:
+        return None
+    digest = hashlib.sha256()
+    for p in transformer.body.pooler.parameters():
+        digest.update(p.detach().cpu().float().contiguous().numpy().data)
+    return digest.hexdigest()
+
+
 def body_digest(transformer: Transformer) -> str:
     """The sha256 of the body's weights, without the pooler, which may be drawn for a head."""
     digest = hashlib.sha256()
@@ -211,6 +246,7 @@ def fill(
     tensors: Mapping[str, Stored],
     others: tuple[str, ...] = (),
     prefix: str = "",
+    device: torch.device | None = None,
 ) -> dict[str, str]:
     """Puts stored tensors into the parameters of a module, `names` being what each is called; every tensor must have a
     home but for the `others`. Returns where each came from, its own name after `prefix`."""
@@ -230,6 +266,9 @@ def fill(
                 f"{directory}: {len(found)} tensors are {what}: {', '.join(found[:3])}{more}; it belongs to a model of "
                 "another width, depth or family, or is incomplete."
             )
+    if any(p.is_meta for p in parameters.values()):
+        module.to_empty(device=device or torch.device("cpu"))
+        parameters = dict(module.named_parameters())
     sources = {}
     for ours, all_theirs in names.items():
         stored = [tensors[theirs] for theirs in all_theirs if theirs in tensors]
@@ -268,13 +307,14 @@ def put_fusion(transformer: Transformer, family: str, directory: Path) -> tuple[
     mark = f".adapter_fusion_layer.{fuse.name}."
     others = tuple(name for name in tensors if mark not in name and ".adapter_fusion_layer." in name)  # of longer names
     adapter = transformer.adapter_shapes[shape.names[0]]
-    module = add_fusion(transformer, shape)
+    with torch.device("meta"), NoInit():
+        module = add_fusion(transformer, shape)
     assert isinstance(adapter, BottleneckShape)
     names = {ours: (t,) for ours, t in adapterhub.fusion_tensors(shape, adapter, dialect, body).items()}
     if not (shape.query or shape.key or shape.value):
         others += tuple(name for name in tensors if ".dense." in name)  # stored, and never used
     try:
-        return fuse, fill(directory, module, names, tensors, others, f"fusions.{fuse.name}.")
+        return fuse, fill(directory, module, names, tensors, others, f"fusions.{fuse.name}.", _device(transformer))
     except BaseException:
         del transformer.fusions[fuse.name], transformer.fusion_shapes[fuse.name]
         raise
@@ -291,14 +331,14 @@ def adapter_files(transformer: Transformer, family: str, name: str, model_name: 
     """The directory of an adapter without head."""
     dialect, body, shape = FAMILIES[family], transformer.shape, transformer.adapter_shapes[name]
     parameters = {n: p.detach().cpu() for n, p in transformer.adapters[name].named_parameters()}
-    note = {"format": 2, "name": name, "model": model_name, "body": body_digest(transformer)}
+    note = {"format": _FORMAT, "name": name, "model": model_name, "body": body_digest(transformer)}
     if isinstance(shape, LowRankShape):
         names, prefix = peft.adapter_tensors(shape, dialect, body), peft.PREFIX + dialect.prefix
         config, weights = peft.write_config(shape, dialect, body, model_name, ()), peft.WEIGHTS
     else:
         names, prefix = adapterhub.adapter_tensors(name, shape, dialect, body), dialect.prefix
         config, weights = adapterhub.write_config(name, shape, dialect, body, model_name), adapterhub.WEIGHTS
-    tensors = {f"{prefix}{theirs}": _copy(parameters[ours]) for ours, every in names.items() for theirs in every}
+    tensors = {f"{prefix}{theirs}": plain_copy(parameters[ours]) for ours, every in names.items() for theirs in every}
     return {adapterhub.CONFIG: config, weights: tensors, NOTE: note}
 
 
@@ -310,20 +350,22 @@ def fusion_files(transformer: Transformer, family: str, name: str, model_name: s
     names = adapterhub.fusion_tensors(shape, adapter, dialect, body)
     return {
         adapterhub.FUSION_CONFIG: adapterhub.write_fusion(shape, dialect, body, model_name),
-        adapterhub.FUSION_WEIGHTS: {f"{dialect.prefix}{t}": _copy(parameters[ours]) for ours, t in names.items()},
+        adapterhub.FUSION_WEIGHTS: {f"{dialect.prefix}{t}": plain_copy(parameters[ours]) for ours, t in names.items()},
     }
 
 
-def _copy(tensor: Tensor) -> Tensor:
+def _device(transformer: Transformer) -> torch.device:
+    return transformer.body.embeddings.token.weight.device
+
+
+def plain_copy(tensor: Tensor) -> Tensor:
+    """Row by row in memory of its own, as files want it."""
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def put_all(transformer: Transformer, family: str, directory: Path, put: Callable[[dict[str, str]], None]) -> None:
     """Every adapter and fusion of a model directory into the model; `put` is told where their tensors came from."""
-    root = directory / FOLDER
-    if not root.is_dir():
-        return
-    folders = sorted(path for path in root.iterdir() if not path.name.startswith("."))
+    root, folders = directory / FOLDER, _folders(directory)
     fusions = [f for f in folders if f.is_dir() and (f / adapterhub.FUSION_CONFIG).is_file()]
     for folder in folders:
         if folder in fusions:

@@ -13,7 +13,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from heedful.checkpoints import adapters as adapters_of
 from heedful.checkpoints import config as configs
@@ -23,9 +22,9 @@ from heedful.checkpoints.dialect import Entry, Family
 from heedful.checkpoints.families import FAMILIES
 from heedful.checkpoints.heads import HEADS_FILE, NewHead, StoredHead
 from heedful.checkpoints.sentences import POOLING_FOLDER, SENTENCE_FILES, sentence_files
-from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_file, open_tensors
+from heedful.checkpoints.tensors import SAFETENSORS, NoInit, Stored, existing, open_file, open_tensors
 from heedful.errors import RequestError
-from heedful.models.adapters import use_adapters
+from heedful.models.adapters import activate, use_adapters
 from heedful.models.shape import Shape, main_head
 from heedful.models.transformer import Transformer
 from heedful.nn.blocks import FUSED, Kernels
@@ -54,15 +53,6 @@ MODEL_FILES = frozenset(
 """What a model directory of ours may hold; a directory with anything else is never replaced."""
 MODEL_FOLDERS = frozenset([adapters_of.FOLDER, POOLING_FOLDER])
 """The folders that a model directory of ours may hold."""
-
-
-class _NoInit(TorchFunctionMode):
-    """Modules made inside draw no weights: all are read, and even on the meta device drawing costs time and memory."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__module__", None) == "torch.nn.init":
-            return (kwargs or {}).get("tensor", args[0] if args else None)
-        return func(*args, **(kwargs or {}))
 
 
 @dataclass
@@ -118,7 +108,7 @@ def read_model(
     for head in heads.values():
         shape = heads_of.with_pooler_for(shape, dialect, head)
 
-    with torch.device("meta"), _NoInit():
+    with torch.device("meta"), NoInit():
         transformer = Transformer(shape, heads, kernels)
     drawn = tuple(f"heads.{name}." for name in fresh)  # beginnings of the names of what the checkpoint need not have
     if shape.pooler and not pooled and not any(stored.head.reads == "pooled" for stored in known.values()):
@@ -148,6 +138,7 @@ def _use_adapters(path: Path, transformer: Transformer) -> None:
         except RequestError as error:
             raise RequestError(f"{path}: heedful.heads.{name}.adapters: {error}") from None
     main = main_head(transformer.head_shapes)
+    activate(transformer, None)
     if main is not None:
         use_adapters(transformer, transformer.head_shapes[main])
 

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from torch import nn
-
 from heedful.checkpoints.config import listed, shown
 from heedful.checkpoints.dialect import SLOTS, Entry, Family
 from heedful.checkpoints.tensors import SAFETENSORS, Stored
 from heedful.errors import RequestError
 from heedful.models.shape import Head, HeadKind, Shape
+from heedful.models.transformer import is_part_name
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.heads import Pairs, Reads
 from heedful.nn.recurrent import RecurrentKind, default_width
@@ -80,7 +79,7 @@ def as_theirs(family: Family, shape: Shape, kind: HeadKind, classes: int) -> Hea
 
 def check_name(place: str, name: str) -> None:
     """A head's name becomes part of the names of tensors."""
-    if not name or not name.isprintable() or "." in name or len(name) > 60 or hasattr(nn.ModuleDict, name):
+    if not is_part_name(name) or len(name) > 60:
         raise RequestError(f"{place}: {name[:60]!r} is no name for a head; use a short word without dots.")
 
 

@@ -33,6 +33,7 @@ _INERT = {
     "layers_to_transform", "exclude_modules", "revision", "peft_version", "megatron_core", "qalora_group_size",
     "runtime_config", "ensure_weight_tying",
 }  # fmt: skip
+_MOST_RANK = 10**6
 _MODULE = re.compile(r"(.+)\.lora_(A|B)\.weight")
 
 
@@ -62,7 +63,11 @@ def read_shape(
                 f"layers; {', '.join(sorted({m.rpartition('.')[2] for m in places}))} of each layer are."
             )
         if match[2] == "A":
-            found[places[match[1]]] = stored.shape[0] if stored.shape else 0
+            if len(stored.shape) != 2 or not 1 <= stored.shape[0] <= _MOST_RANK:
+                raise RequestError(
+                    f"{path}: {stored.name} is {list(stored.shape)}, which is no change of a rank from 1."
+                )
+            found[places[match[1]]] = stored.shape[0]
     if not found:
         raise RequestError(f"{path}: no low-rank change of any layer is stored beside it.")
     rank, alpha = _number(path, config, "r", 8), _number(path, config, "lora_alpha", 8)
@@ -77,6 +82,9 @@ def read_shape(
     left_out = tuple(layer for layer in range(body.layers) if layer not in layers)
     absent = tuple((layer, name) for layer in sorted(layers) for name in maps if (layer, name) not in found)
     dropout = _number(path, config, "lora_dropout", 0.0)
+    if dropout > 1 or not isinstance(config.get("use_rslora", False), bool):
+        wrong = "lora_dropout" if dropout > 1 else "use_rslora"
+        raise RequestError(f"{path}: {wrong} = {shown(config[wrong])} is not possible.")
     return LowRankShape(
         maps, int(rank), alpha, dropout, bool(config.get("use_rslora", False)), left_out, absent, tuple(exceptions)
     )

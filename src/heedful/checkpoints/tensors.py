@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from heedful.checkpoints.config import read_json
 from heedful.errors import RequestError
@@ -22,6 +23,15 @@ from heedful.errors import RequestError
 SAFETENSORS, INDEX, OLD = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 _FLOATS = {"F64", "F32", "F16", "BF16"}
 _LONGEST = 200  # characters of a name; real ones have at most eighty
+
+
+class NoInit(TorchFunctionMode):
+    """Modules made inside draw no weights: all are read, and even on the meta device drawing costs time and memory."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return (kwargs or {}).get("tensor", args[0] if args else None)
+        return func(*args, **(kwargs or {}))
 
 
 @dataclass(frozen=True)

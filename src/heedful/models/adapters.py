@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from heedful.errors import RequestError
 from heedful.models.composition import Average, Composition, Fuse, names_of, parse_composition, parts_of
 from heedful.models.shape import Head, Shape
-from heedful.models.transformer import Transformer, lay_out
+from heedful.models.transformer import Transformer, is_part_name, lay_out
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.adapters import (
     Adapted,
@@ -161,21 +161,17 @@ def add_adapter(transformer: Transformer, name: str, shape: AdapterShape) -> nn.
     _refuse_taken(transformer, name)
     if lowest_layer(shape, transformer.shape.layers) >= transformer.shape.layers:
         raise RequestError(f"adapter {name!r}: stands in none of the model's {transformer.shape.layers} layers.")
-    module = (
-        _bottlenecks(transformer.shape, shape)
-        if isinstance(shape, BottleneckShape)
-        else _low_rank(transformer.shape, shape)
-    )
-    transformer.adapters[name] = module.to(_device(transformer)).train(transformer.training)
+    module = _bottlenecks(transformer.shape, shape) if isinstance(shape, BottleneckShape) else None
+    module = _low_rank(transformer.shape, cast(LowRankShape, shape)) if module is None else module
+    transformer.adapters[name] = as_the_body(transformer, module)
     transformer.adapter_shapes[name] = shape
     return module
 
 
 def _refuse_taken(transformer: Transformer, name: str) -> None:
-    odd = not name or not name.isprintable() or len(name) > 100 or any(c in ".,()*" or c.isspace() for c in name)
-    if odd or hasattr(nn.ModuleDict, name) or name in (".", "..") or "/" in name or "\\" in name:
+    if not is_part_name(name) or len(name) > 100 or any(c in ",()*/\\" or c.isspace() for c in name):
         raise RequestError(
-            f"{name[:100]!r} is no name for an adapter; use a short word without dots, spaces or commas."
+            f"{str(name)[:100]!r} is no name for an adapter; use a short word without dots, spaces or commas."
         )
     if name in transformer.adapters:
         raise RequestError(f"the model has an adapter {name!r} already; give this one another name.")
@@ -234,7 +230,7 @@ def add_fusion(transformer: Transformer, shape: FusionShape) -> nn.Module:
         made = {str(layer): _fusion(transformer.shape.width, shape) for layer in layers}
         places[place] = nn.ModuleDict(made)
     lay_out(places)
-    transformer.fusions[fuse.name] = places.to(_device(transformer)).train(transformer.training)
+    transformer.fusions[fuse.name] = as_the_body(transformer, places)
     transformer.fusion_shapes[fuse.name] = shape
     return places
 
@@ -265,6 +261,13 @@ def draw_fusion(transformer: Transformer, name: str, generator: torch.Generator)
             module.draw(generator, transformer.fusion_shapes[name].value_is_identity)
 
 
+def as_the_body(transformer: Transformer, module: nn.Module) -> nn.Module:
+    """Where and in which precision the body is; what is not in memory yet stays so."""
+    table = transformer.body.embeddings.token.weight
+    meta = any(p.is_meta for p in module.parameters())
+    return module.to(None if meta else table.device, table.dtype).train(transformer.training)
+
+
 def _device(transformer: Transformer) -> torch.device:
     return transformer.body.embeddings.token.weight.device
 
@@ -280,9 +283,9 @@ def activate(transformer: Transformer, composition: Composition | None) -> None:
         check_composition(transformer, composition)
     for layer, module in enumerate(transformer.body.blocks):
         block = cast(Block, module)
+        _put_deltas(block, _low_rank_parts(transformer, composition, layer))  # refused, if at all, in the first
         block.around_attention.slot = _slot(transformer, composition, "attention", layer)
         block.around_feed_forward.slot = _slot(transformer, composition, "feed_forward", layer)
-        _put_deltas(block, _low_rank_parts(transformer, composition, layer))
     transformer.active = composition
 
 
@@ -300,11 +303,10 @@ def _parsed(adapters: str) -> Composition | None:
 def head_through(transformer: Transformer, head: str, composition: Composition | None) -> Iterator[None]:
     """While inside, the head reads through these adapters, or through its own if None; then all is as it was."""
     active, shape = transformer.active, transformer.head_shapes[head]
-    if composition is not None:
-        check_composition(transformer, composition)
-        transformer.head_shapes[head] = replace(shape, adapters=str(composition))
-    use_adapters(transformer, transformer.head_shapes[head])
     try:
+        if composition is not None:
+            transformer.head_shapes[head] = replace(shape, adapters=str(composition))
+        use_adapters(transformer, transformer.head_shapes[head])
         yield
     finally:
         transformer.head_shapes[head] = shape
@@ -422,7 +424,8 @@ class Merged:
     composition: Composition
     weights: tuple[tuple[nn.Linear, Tensor], ...]
     adapters: dict[str, tuple[nn.Module, AdapterShape]]
-    heads: dict[str, Head]
+    heads: tuple[str, ...]
+    """Those that read through the composition."""
 
 
 def merge(transformer: Transformer) -> Merged:
@@ -431,10 +434,14 @@ def merge(transformer: Transformer) -> Merged:
     composition = transformer.active
     if composition is None:
         raise RequestError("no adapter is in use, so there is nothing to merge.")
-    for name, head in transformer.head_shapes.items():
-        own = _parsed(head.adapters)
-        if own is not None and own != composition and set(names_of(own)) & set(names_of(composition)):
-            raise RequestError(f"the head {name!r} reads through {own}, which would be gone; merge what it uses.")
+    others = [name for name, head in transformer.head_shapes.items() if _parsed(head.adapters) != composition]
+    kept = [name for name in transformer.adapters if name not in names_of(composition)]
+    if others or kept:
+        what = f"the head {others[0]!r}" if others else f"the adapter {kept[0]!r}"
+        raise RequestError(
+            f"{composition}: cannot become a part of the weights, as {what} would then read another body; leave it "
+            "away, or merge before it is loaded."
+        )
     for name in names_of(composition):
         if not isinstance(transformer.adapter_shapes[name], LowRankShape):
             raise RequestError(
@@ -458,19 +465,27 @@ def merge(transformer: Transformer) -> Merged:
     adapters = {name: (transformer.adapters[name], transformer.adapter_shapes[name]) for name in names}
     for name in names:
         remove_adapter(transformer, name)
-    heads = {name: head for name, head in transformer.head_shapes.items() if _parsed(head.adapters) == composition}
-    transformer.head_shapes |= {name: replace(head, adapters="") for name, head in heads.items()}
+    heads = tuple(transformer.head_shapes)
+    transformer.head_shapes |= {name: replace(head, adapters="") for name, head in transformer.head_shapes.items()}
     return Merged(composition, tuple(before), adapters, heads)
 
 
 def unmerge(transformer: Transformer, merged: Merged) -> None:
     """The weights as they were, to the bit, and the adapters in use again."""
+    taken = next((name for name in merged.adapters if name in transformer.adapters), None)
+    if taken is not None:
+        raise RequestError(
+            f"the model has another adapter {taken!r} by now; what was merged cannot be undone beside it."
+        )
     with torch.no_grad():
         for linear, weight in merged.weights:
             linear.weight.copy_(weight)
     for name, (module, shape) in merged.adapters.items():
-        transformer.adapters[name], transformer.adapter_shapes[name] = module, shape
-    transformer.head_shapes |= merged.heads
+        transformer.adapters[name] = module.to(_device(transformer))
+        transformer.adapter_shapes[name] = shape
+    for name in merged.heads:
+        if name in transformer.head_shapes:
+            transformer.head_shapes[name] = replace(transformer.head_shapes[name], adapters=str(merged.composition))
     activate(transformer, merged.composition)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from heedful.errors import RequestError
 
+_LONGEST = 2000
 _TOKEN = re.compile(r"\s*([(),*]|[^\s(),*]+)")
 
 
@@ -38,8 +39,9 @@ class Average:
 
     def __init__(self, *names: str, weights: Sequence[float] | None = None) -> None:
         names = _names("average", names)
-        given = [1.0] * len(names) if weights is None else [float(w) for w in weights]
-        if len(given) != len(names) or not all(0 <= w < float("inf") for w in given) or not sum(given):
+        numbers = weights is None or all(isinstance(w, int | float) for w in weights)
+        given = [1.0] * len(names) if weights is None or not numbers else [float(w) for w in weights]
+        if not numbers or len(given) != len(names) or not all(0 <= w < 1e100 for w in given) or not sum(given):
             raise RequestError(f"average({', '.join(names)}): needs one weight from 0 on for each, not all of them 0.")
         object.__setattr__(self, "names", names)
         total = 1.0 if abs(sum(given) - 1) < 1e-9 else sum(given)  # what is written is read back to the bit
@@ -91,6 +93,8 @@ def names_of(composition: Composition) -> tuple[str, ...]:
 
 def parse_composition(text: str) -> Composition:
     """What is written as in `stack(a, fuse(b, c))` or `average(a*0.3, b*0.7)`; a word alone is a name."""
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise RequestError("adapters are said by a name, stack(a, b), fuse(a, b) or average(a, b), in a few words.")
     tokens = _TOKEN.findall(text)
     if not tokens or "".join(tokens) != re.sub(r"\s+", "", text):
         raise RequestError(f"{text!r} says no adapters; write a name, stack(a, b), fuse(a, b) or average(a, b).")
@@ -100,7 +104,7 @@ def parse_composition(text: str) -> Composition:
     return made
 
 
-def _parse(tokens: list[str], text: str) -> tuple[Composition | tuple[str, float], list[str]]:
+def _parse(tokens: list[str], text: str, depth: int = 0) -> tuple[Composition | tuple[str, float], list[str]]:
     """One part at the beginning of the tokens, with its weight if it has one, and the tokens that follow."""
     word, rest = tokens[0], tokens[1:]
     if word in "(),*":
@@ -112,11 +116,13 @@ def _parse(tokens: list[str], text: str) -> tuple[Composition | tuple[str, float
             raise _unreadable(text) from None
     if rest[:1] != ["("]:
         return word, rest
+    if depth == 2:
+        raise _unreadable(text)
     parts: list[Composition | tuple[str, float]] = []
     while rest and rest[0] in "(,":
         if len(rest) < 2:
             raise _unreadable(text)
-        part, rest = _parse(rest[1:], text)
+        part, rest = _parse(rest[1:], text, depth + 1)
         parts.append(part)
     if rest[:1] != [")"]:
         raise _unreadable(text)

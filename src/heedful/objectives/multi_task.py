@@ -174,6 +174,13 @@ class MultiTask(Objective):
 
     # The model
 
+    def trains(self, head: str) -> bool:
+        return head in self.trained
+
+    def labelled_texts(self, name: str) -> tuple[Sequence[Text], Sequence[str | None]]:
+        split, _, task = name.partition("-")
+        return self.tasks[task].labelled_texts(split) if task in self.tasks else ((), ())
+
     def heads(self, reading: Reading) -> Mapping[str, NewHead]:
         return {name: head for task in self.tasks.values() for name, head in task.heads(reading).items()}
 

@@ -121,6 +121,10 @@ class Objective(ABC):
     def heads(self, reading: Reading) -> Mapping[str, NewHead]:
         """The heads that the model needs, by name. `reading`: what suits the tuning, if the recipe does not say."""
 
+    def trains(self, head: str) -> bool:
+        """Whether steps train this head; one that is only judged is left as it was drawn."""
+        return True
+
     @abstractmethod
     def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
         """Makes of the data what this model reads. `facts` name the model and its tokenizer, for the store."""

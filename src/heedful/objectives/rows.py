@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heedful.objectives.texts import in_parts as in_parts
 from heedful.streams import shuffled
 
 _POOL = 50  # batches' worth of rows that are sorted by length together: little padding, and still a fair shuffle

@@ -27,8 +27,8 @@ class ModelTable(Table):
     """Which state the head reads: "cls" (the first through the checkpoint's pooler, as Hugging Face does), "first",
     "mean", "max" or "last". Or what a recurrent network, a part of the head with fresh weights, makes of all states in
     their order: "lstm" or "gru", its output at the last token; "bilstm" or "bigru", that of one direction at the last
-    token beside that of the other at the first. Default: "mean" if the body is frozen, else what the family's own
-    classifier reads."""
+    token beside that of the other at the first. Default: "mean" where the body's matrices do not move, else
+    what the family's own classifier reads."""
     rnn_width: int | None = Field(None, ge=1, le=100_000)
     """Width of the recurrent network's output, each way. Default: the body's width; for two directions half of it,
     rounded up, so that the head is given about as much."""

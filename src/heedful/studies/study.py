@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from heedful.checkpoints.adapters import find_adapter
 from heedful.checkpoints.finding import find, fingerprint
 from heedful.errors import RequestError, WorkError
 from heedful.objectives.protocol import Objective
@@ -165,11 +166,25 @@ def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
                 now[key] = _fingerprint(*key, needed=waiting)
             if now[key] not in (None, manifest["model"].get("fingerprint")):
                 raise RequestError(f"{directory}: {name} has changed since {job.name} was made; choose another --out.")
+        for source, known in manifest["model"].get("made_from", {}).items():
+            place = source.replace("{seed}", str(job.seed))
+            if _adapter_print(place, needed=waiting) not in (None, known):
+                raise RequestError(f"{directory}: {place} has changed since {job.name} was made; choose another --out.")
         if waiting and (manifest.get("engine"), manifest["versions"]["torch"]) != (ENGINE, version("torch")):
             raise RequestError(
                 f"{directory}: {job.name} was made with heedful {manifest.get('heedful')} and torch "
                 f"{manifest['versions']['torch']}, whose numbers differ from those made now; choose another --out."
             )
+
+
+def _adapter_print(source: str, needed: bool) -> str | None:
+    """The fingerprint of an adapter as it is now. One that is gone has not changed: None, unless runs still need it."""
+    try:
+        return find_adapter(source).fingerprint
+    except RequestError:
+        if needed:
+            raise
+        return None
 
 
 def _fingerprint(name: str, revision: str | None, needed: bool) -> str | None:

@@ -18,7 +18,7 @@ class AdapterTable(NewAdapterTable):
     placement: Literal["pfeiffer", "houlsby", "parallel"] = "pfeiffer"
     """Where they stand: after the feed-forward network, reading the normalised sum (Pfeiffer); after attention and
     after the feed-forward network, reading their outputs (Houlsby); or beside the feed-forward network."""
-    reduction: float | None = Field(None, gt=0)
+    reduction: float | None = Field(None, ge=0.01)
     """The body's width divided by the bottleneck's. Default: 16; 2 in parallel."""
     activation: str | None = None
     """In the bottleneck: gelu, gelu_new, leaky_relu, relu, silu or tanh. Default: relu; silu in Houlsby's placement."""

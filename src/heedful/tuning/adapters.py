@@ -1,6 +1,7 @@
 """What the tunings that train adapters have in common: the body stays as it is to the bit, the adapters and the heads
 move, and what lies below the lowest adapter is computed once."""
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from heedful.checkpoints.adapters import find_adapter, put_adapter
 from heedful.errors import RequestError
 from heedful.models.adapters import AdapterShape, add_adapter, draw_adapter, lowest_layer
 from heedful.models.composition import Composition, names_of
-from heedful.models.transformer import Transformer
+from heedful.models.transformer import Transformer, is_part_name
 from heedful.nn.heads import Reading
 from heedful.objectives.protocol import Objective
 from heedful.objectives.texts import LowerStates, TextReader
@@ -35,7 +36,7 @@ class AdapterTuning(Tuning):
         self.transformer.body.eval()
         self.around = around
         self.started_from: dict[str, str] = {}
-        self.heads = list(objective.heads(self.READING))
+        self.heads = [head for head in objective.heads(self.READING) if objective.trains(head)]
         # Beginnings of the names of what trains beside the heads; a pooler that the checkpoint did not have does too.
         self.moving = [name for name in around.fresh if name.startswith("body.")]
         used = set[str]()
@@ -119,6 +120,8 @@ class NewAdapterTuning(AdapterTuning):
         own = table.per_task or len(self.heads) == 1
         name = table.name or adapter_name(head if own else "classify", objective)
         if f"adapters.{name}." in self.moving:
+            if own:
+                raise RequestError(f"tuning.per_task: the task {head!r} would share the adapter {name!r}; rename it.")
             return name
         self.moving.append(f"adapters.{name}.")
         if table.start is not None:
@@ -132,6 +135,11 @@ class NewAdapterTuning(AdapterTuning):
 
     def made_from(self) -> dict[str, str]:
         return self.started_from
+
+    @property
+    def own_names(self) -> list[str]:
+        """Of the adapters that train, so far."""
+        return [name.split(".")[1] for name in self.moving if name.startswith("adapters.")]
 
 
 def refuse_random(recipe: Recipe) -> None:
@@ -156,5 +164,5 @@ def layers_left_out(layers: Sequence[int] | None, count: int) -> tuple[int, ...]
 def adapter_name(head: str, objective: Objective) -> str:
     """The head's own name; the name of the data, where the head has none of its own."""
     name = head if head != "classify" else str(objective.description().get("name", head))
-    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-")[:60]
-    return f"{name}-adapter".lstrip("-") if not name or hasattr(nn.ModuleDict, name) else name  # "train", say
+    name = re.sub(r"[^\w-]+|-{2,}", "-", name).strip("-")[:60]
+    return name if is_part_name(name) else f"{name}-adapter".lstrip("-")  # of data called train.csv, say

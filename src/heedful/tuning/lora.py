@@ -8,6 +8,8 @@ from heedful.checkpoints.adapterhub import map_modules
 from heedful.checkpoints.families import FAMILIES
 from heedful.errors import RequestError
 from heedful.models.adapters import LowRankShape, MapName, merge, use_adapters
+from heedful.models.composition import Composition
+from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe
 from heedful.tuning.adapters import NewAdapterTable, NewAdapterTuning, layers_left_out
 
@@ -61,6 +63,14 @@ class Lora(NewAdapterTuning):
             raise RequestError(f"tuning.maps: a {family} has no map {strange!r}; it has {', '.join(known)}.")
         left_out = layers_left_out(table.layers, body.layers)
         return LowRankShape(maps, table.rank, table.alpha, table.dropout, table.stabilised, left_out)
+
+    def compose(self, head: str, objective: Objective) -> Composition:
+        if _table(self.around.recipe).merge and set(self.transformer.adapters) - set(self.own_names):
+            carried = ", ".join(self.transformer.adapters)
+            raise RequestError(
+                f"tuning.merge: the model carries adapters ({carried}), which would stand on another body."
+            )
+        return super().compose(head, objective)
 
     def finish(self, decay: float) -> None:
         if _table(self.around.recipe).merge:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import RequestError
+from heedful.models.adapters import head_through
 from heedful.models.batch import Batch, pad
 from heedful.models.body import States
 from heedful.models.shape import Head, main_head
@@ -61,7 +62,8 @@ def look(
     name, notes = _choose_head(transformer.head_shapes, head, label, position, len(texts), source)
     apart = name is not None and transformer.head_shapes[name].pairs != "joint"
     score = found = None
-    with _with_gradients(transformer):
+    through = nullcontext() if name is None else head_through(transformer, name, None)
+    with _with_gradients(transformer), through:
         readings = [
             _read(transformer, tokenizer, one, model.max_length, source)
             for one in (texts if apart else [texts[0] if len(texts) == 1 else (texts[0], texts[1])])

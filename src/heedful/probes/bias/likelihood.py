@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from heedful.checkpoints.dialect import SLOTS
 from heedful.errors import RequestError
+from heedful.models.adapters import head_through
 from heedful.models.batch import pad
 from heedful.models.shape import HeadKind
 from heedful.models.transformer import Transformer, evaluating
@@ -216,7 +217,8 @@ class Scorer:
         result = np.empty(starts[-1])
         lengths = [len(q.ids) for q in questions]
         order = sorted(range(len(questions)), key=lambda i: -lengths[i])
-        with torch.inference_mode(), evaluating(self.transformer):
+        through = head_through(self.transformer, self.head, None)
+        with torch.inference_mode(), evaluating(self.transformer), through:
             for rows in by_tokens(order, lengths, _TOKENS):
                 where = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in rows])
                 result[where] = self._log_probabilities([questions[i] for i in rows])
