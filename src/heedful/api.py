@@ -104,6 +104,7 @@ def load(
         new_heads[head or SLOTS.get(new_head, "classify")] = NewHead(new_head, tuple(labels))
     checkpoint = read_model(directory, new_heads, keep_heads, body_only, family, seed)
     checkpoint.transformer.to(place)
+    checkpoint.source = Path(source).name if Path(source).exists() else str(source)
     return Model(checkpoint, str(source))
 
 

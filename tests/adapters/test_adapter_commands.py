@@ -117,7 +117,7 @@ def test_inspect_an_adapter_without_its_model(place: Path, ask: Ask) -> None:
     said = {
         "one/model/adapters/one": "an adapter in AdapterHub's form, for a bert of width 16, without the model "
         "adapter one: bottleneck after the feed-forward network (pfeiffer), 4 wide, reduction 4, relu; layers 0 … 2; "
-        "444 parameters made for a model whose name it does not say head none tensors 12, from adapter.safetensors;",
+        "444 parameters made for tiny head none tensors 12, from adapter.safetensors;",
         "low/model/adapters/low": "an adapter in PEFT's form, for a bert of width 16, without the model adapter low: "
         "low-rank, rank 2, alpha 16, of query, up; layers 0 … 2;",
         "fused/model/adapters/one,two": "a fusion in AdapterHub's form, for a bert of width 16, without the model "

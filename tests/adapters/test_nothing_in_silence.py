@@ -214,6 +214,32 @@ def change_config(folder: Path, **keys: Any) -> None:
     change(folder, "adapter_config.json", config={**content["config"], **keys})
 
 
+def test_a_start_of_another_kind(world: dict[str, Any], tmp_path: Path) -> None:
+    for method, start in (("adapter", "lo"), ("lora", "b")):
+        recipe = tiny_recipe(world["model"], world["data"], method, tuning={"start": str(world[start]), "name": "x"})
+        with pytest.raises(RequestError, match="holds another kind of adapter"):
+            execute(recipe, 1, tmp_path / method, command="test", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"r": 4}, "says rank 4"),
+        ({"target_modules": ["zz"]}, "target_modules do not name"),
+        ({"layers_to_transform": [0]}, "leaves out layer 1"),
+        ({"rank_pattern": [1]}, "rank_pattern is not an object"),
+    ],
+)
+def test_a_config_that_contradicts_its_tensors(
+    keys: dict[str, Any], says: str, world: dict[str, Any], tmp_path: Path
+) -> None:
+    shutil.copytree(world["lo"] / "adapters/lo", tmp_path / "lo")
+    assert model_with(world).load_adapter(tmp_path / "lo", name="fine") == "fine"
+    change(tmp_path / "lo", "adapter_config.json", **keys)
+    with pytest.raises(RequestError, match=says):
+        model_with(world).load_adapter(tmp_path / "lo")
+
+
 HOSTILE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a giant bottleneck": ("pfeiffer", lambda f: change_config(f, reduction_factor=1e-6), "of another shape"),
     "a giant rank": ("lora", lambda f: change_config(f, r=10**13), "config.r"),

@@ -353,7 +353,7 @@ def refusals(tables: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str
     yield {"data": {"tasks": [film, {**scores, "name": "rte"}]}}, "[data.tasks.1] needs either name or train, not both"
     yield {"data": {"tasks": [{**film, "limit": 3, "fraction": 0.1}]}}, "data.tasks.0.limit and data.tasks.0.fraction"
     yield {"data": {"tasks": [{**film, "task": "a.b"}]}}, "'a.b' is no name for a task"
-    yield {"data": {"tasks": [{**film, "task": "items"}]}}, "'items' is no name for a head"
+    yield {"data": {"tasks": [{**film, "task": "items"}]}}, "'items' is no name for a task"
     yield {"data": {"tasks": [{"task": "x", "train": "x.csv"}]}}, "the task x: data.train needs data.text"
     yield {"data": {"tasks": [{**film, "metric": "log_loss"}]}}, "has no place in a mean over tasks"
     yield {"data": {"tasks": [{**film, "metric": "bleu"}]}}, "has no place in a mean over tasks"

@@ -38,7 +38,7 @@ def add_stored(
         stored = StoredAdapter(path, str(composition), "adapterhub", {}, read_note(path))
     else:
         stored = find_adapter(source, revision)
-        composition = name or stored.name
+        composition = stored.name if name is None else name
         sources = put_adapter(transformer, family, stored, composition)
     try:
         found = None
@@ -70,7 +70,7 @@ def stored_files(checkpoint: Checkpoint, composition: Composition | None, head: 
         raise RequestError(f"{composition}: only an adapter by its name and a fusion, fuse(a, b), have a directory.")
     check_composition(transformer, composition)
     name = _head(transformer, composition, head)
-    model_name = str(checkpoint.extra.get("_name_or_path", ""))
+    model_name = checkpoint.called
     if isinstance(composition, str):
         if name is None:
             return adapter_files(transformer, family, composition, model_name)

@@ -103,9 +103,9 @@ class Reading:
 def read_shape(path: Path, content: Mapping[str, Any], family: Family, body: Shape) -> AdapterShape:
     """`content` is the whole file."""
     _refuse_another_model(path, content, family, body)
-    config = content.get("config")
-    if config is None:
-        config = "pfeiffer"
+    if "config" not in content:
+        raise RequestError(f"{path}: has no config, so it does not say what adapter it is.")
+    config = content["config"] if content["config"] is not None else "pfeiffer"
     if isinstance(config, str):
         if config not in _PRESETS:
             raise RequestError(f"{path}: config = {shown(config)} is not known; {', '.join(_PRESETS)} are.")

@@ -118,7 +118,8 @@ def find_adapter(source: str | Path, revision: str | None = None) -> StoredAdapt
             names = ", ".join(folder.name for folder in folders)
             raise RequestError(f"{path}: has several adapters ({names}); name the folder of one, {folders[0]}.")
         return open_adapter(path)
-    if path.exists() or isinstance(source, Path) or not hub.is_hub_id(str(source)):
+    beside = len(path.parts) > 1 and path.parent.is_dir()  # runs/nothing, where there is a folder runs
+    if path.exists() or isinstance(source, Path) or beside or not hub.is_hub_id(str(source)):
         raise RequestError(f"{source}: there is no such directory of an adapter, and a hub id looks like owner/name.")
     return open_adapter(hub.fetch(str(source), revision, only=_FILES))
 
@@ -138,6 +139,8 @@ def open_adapter(directory: Path) -> StoredAdapter:
     note = read_note(directory)
     form: Literal["adapterhub", "peft"] = "peft" if "peft_type" in content else "adapterhub"
     name = note.get("name", content.get("name"))
+    if name is not None and not isinstance(name, str):
+        raise RequestError(f"{directory}: name = {shown(name)} is no name for an adapter.")
     return StoredAdapter(directory, str(name) if name else directory.resolve().name, form, content, note)
 
 
@@ -171,7 +174,6 @@ def _folders(directory: Path) -> list[Path]:
 def put_adapter(transformer: Transformer, family: str, stored: StoredAdapter, name: str) -> dict[str, str]:
     """Reads an adapter into a model, under this name; every tensor must have a home. Returns where each came from."""
     dialect, body = FAMILIES[family], transformer.shape
-    _refuse_another_body(stored, transformer)
     tensors = stored.tensors(dialect)
     shape: AdapterShape
     if stored.form == "peft":
@@ -184,6 +186,7 @@ def put_adapter(transformer: Transformer, family: str, stored: StoredAdapter, na
         heads = ()
         if isinstance(shape, LowRankShape):
             tensors = adapterhub.side_by_side(tensors, stored.content.get("config"), body.width)
+    _refuse_another_body(stored, transformer)
     with torch.device("meta"), NoInit():  # whatever sizes it claims, nothing is allocated before they are compared
         module = add_adapter(transformer, name, shape)
     try:
@@ -213,9 +216,10 @@ def stored_name(stored: StoredAdapter, tensors: Mapping[str, Stored]) -> str:
 def _refuse_another_body(stored: StoredAdapter, transformer: Transformer) -> None:
     body = stored.note.get("body")
     if body is not None and body != body_digest(transformer):
+        name = stored.note.get("model")
         raise RequestError(
-            f"{stored.directory}: was trained on another model than this one, "
-            f"{shown(stored.note.get('model', 'whose name it does not say'))}; load it onto that."
+            f"{stored.directory}: was trained on another model than this one{f', {shown(name)}' if name else ''}, "
+            "whose weights are others; load it onto that."
         )
 
 

@@ -67,6 +67,13 @@ class Checkpoint:
     """Stored tensors that were left alone because the caller asked for another head or none."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Keys of config.json that do not concern the computation, kept for saving."""
+    source: str = ""
+    """What the user called the model; of a directory, its last name."""
+
+    @property
+    def called(self) -> str:
+        """What an adapter notes of the model that it was trained on."""
+        return str(self.extra.get("_name_or_path") or self.source)
 
 
 def read_model(
@@ -344,7 +351,7 @@ def _refuse_strange_adapters(directory: Path) -> None:
 def adapter_folders(checkpoint: Checkpoint) -> dict[str, adapters_of.Files]:
     """The contents of the folder of each adapter and each fusion."""
     transformer, family = checkpoint.transformer, checkpoint.family
-    model_name = str(checkpoint.extra.get("_name_or_path", ""))
+    model_name = checkpoint.called
     folders = {name: adapters_of.adapter_files(transformer, family, name, model_name) for name in transformer.adapters}
     fusions = {name: adapters_of.fusion_files(transformer, family, name, model_name) for name in transformer.fusions}
     return {**folders, **fusions}

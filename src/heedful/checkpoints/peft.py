@@ -74,7 +74,8 @@ def read_shape(
     modules = map_modules(family, body)
     exceptions = []
     for place, stored_rank in found.items():
-        of_place = _alpha(path, config, modules[place], alpha)
+        _refuse_contradiction(path, config, place[0], modules[place], stored_rank)
+        of_place = _of_module(path, config, "alpha_pattern", modules[place], alpha)
         if (stored_rank, of_place) != (rank, alpha):
             exceptions.append((*place, stored_rank, of_place))
     maps = tuple(dict.fromkeys(name for _, name in sorted(found)))
@@ -97,14 +98,28 @@ def _number(path: Path, config: Mapping[str, Any], key: str, default: float) -> 
     return float(value)
 
 
-def _alpha(path: Path, config: Mapping[str, Any], module: str, usual: float) -> float:
-    """Of one map: alpha_pattern names it by the end of its name."""
-    patterns = config.get("alpha_pattern") or {}
+def _refuse_contradiction(path: Path, config: Mapping[str, Any], layer: int, module: str, stored_rank: int) -> None:
+    """What the file says of a map, and what is stored of it."""
+    rank = _of_module(path, config, "rank_pattern", module, _number(path, config, "r", 8))
+    if rank != stored_rank:
+        raise RequestError(f"{path}: says rank {rank:g} of {module!r}, and the stored tensors have {stored_rank}.")
+    targets, layers = config.get("target_modules"), config.get("layers_to_transform")
+    ends = [str(t) for t in targets] if isinstance(targets, list) else []
+    if ends and not any(f".{PREFIX}{module}".endswith(f".{t}") or t.endswith(module) for t in ends):
+        raise RequestError(f"{path}: target_modules do not name {module!r}, of which a change is stored.")
+    chosen = [layers] if type(layers) is int else layers
+    if isinstance(chosen, list) and chosen and layer not in chosen:
+        raise RequestError(f"{path}: layers_to_transform leaves out layer {layer}, of which a change is stored.")
+
+
+def _of_module(path: Path, config: Mapping[str, Any], key: str, module: str, usual: float) -> float:
+    """Of one map: rank_pattern and alpha_pattern name it by the end of its name."""
+    patterns = config.get(key) or {}
     if not isinstance(patterns, dict):
-        raise RequestError(f"{path}: alpha_pattern is not an object of names and numbers.")
+        raise RequestError(f"{path}: {key} is not an object of names and numbers.")
     for pattern in patterns:
         if not re.fullmatch(r"\^?[\w.]+", pattern):
-            raise RequestError(f"{path}: alpha_pattern {shown(pattern)} is not the plain end of a module's name.")
+            raise RequestError(f"{path}: {key} {shown(pattern)} is not the plain end of a module's name.")
         if f".{PREFIX}{module}".endswith(f".{pattern.lstrip('^')}"):
             return _number(path, patterns, pattern, usual)
     return usual

@@ -347,7 +347,8 @@ def _check_together(transformer: Transformer, part: Fuse | Average) -> None:
     first = shapes[0]
     for name, shape in zip(part.names, shapes, strict=True):
         if not isinstance(shape, BottleneckShape) or not isinstance(first, BottleneckShape):
-            raise RequestError(f"{part}: {name!r} is low-rank; only bottleneck adapters can be put together so.")
+            low = name if not isinstance(shape, BottleneckShape) else part.names[0]
+            raise RequestError(f"{part}: {low!r} is low-rank; bottleneck adapters can be put together so.")
         if isinstance(part, Fuse) and shape.reads == "stream":
             raise RequestError(f"{part}: {name!r} is parallel to its sublayer, where there is nothing to fuse.")
         if shape.must_agree() != first.must_agree():
@@ -439,8 +440,8 @@ def merge(transformer: Transformer) -> Merged:
     if others or kept:
         what = f"the head {others[0]!r}" if others else f"the adapter {kept[0]!r}"
         raise RequestError(
-            f"{composition}: cannot become a part of the weights, as {what} would then read another body; leave it "
-            "away, or merge before it is loaded."
+            f"{composition}: cannot become a part of the weights, as {what} would then read another body; load "
+            "the model without it (body_only leaves heads away), or merge first."
         )
     for name in names_of(composition):
         if not isinstance(transformer.adapter_shapes[name], LowRankShape):

@@ -19,11 +19,12 @@ import torch
 from pydantic import Field
 
 from heedful.checkpoints.directory import Checkpoint
-from heedful.checkpoints.heads import NewHead, check_name
+from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import METRICS, Columns, Metric, scored
 from heedful.evaluation.task_mean import TASK_MEAN, JudgedTask, combined_columns, combined_row, task_mean
 from heedful.models.shape import Shape
+from heedful.models.transformer import is_part_name
 from heedful.nn.heads import Reading
 from heedful.objectives.classify import TERM, Classify, ClassifyTable
 from heedful.objectives.loading import load_data
@@ -472,12 +473,11 @@ def _recipe_of(recipe: Recipe, one: TaskTable) -> Recipe:
 def _checked_name(place: int, one: TaskTable) -> str:
     if one.name is None and one.train is None:
         raise RequestError(f"data.tasks.{place} needs either name or train.")
-    if not _NAME.fullmatch(one.title):
+    if not _NAME.fullmatch(one.title) or not is_part_name(one.title):
         raise RequestError(
             f"data.tasks.{place}: {one.title[:60]!r} is no name for a task; give it one of letters, digits, hyphens "
             'and underscores, task = "…".'
         )
-    check_name(f"data.tasks.{place}", one.title)
     return one.title
 
 

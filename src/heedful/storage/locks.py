@@ -15,7 +15,11 @@ class Busy(RequestError):  # noqa: N818 (a state, nothing that went wrong)
 @contextlib.contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Nobody else is at work in this directory meanwhile; the lock goes with the process, however that ends."""
-    with (directory / ".lock").open("a") as lock:
+    try:
+        opened = (directory / ".lock").open("a")
+    except OSError as error:
+        raise RequestError(f"{directory}: cannot be written ({error.strerror}); choose another with --out.") from None
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

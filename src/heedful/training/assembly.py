@@ -55,11 +55,12 @@ def assemble(recipe: Recipe, seed: int, objective: Objective, store: SharedStore
     checkpoint, source, origin = _model(recipe, seed, objective, heads)
     if checkpoint.tokenizer is None:
         raise RequestError(f"{source}: has no tokenizer; put tokenizer.json or vocab.txt beside its weights.")
+    checkpoint.source = Path(source).name if Path(source).exists() else source
     carried = checkpoint.transformer.adapters
     if carried and not tuning_class.USES_ADAPTERS:
         raise RequestError(
             f'{source}: carries adapters ({", ".join(carried)}), which tuning.method = "{recipe.tuning.method}" would '
-            "not use; name the body that they were trained on, or merge them into it first."
+            "not use; name the body that they were trained on."
         )
     facts = _facts(recipe, seed, origin)
     objective.prepare(checkpoint, facts, store)

@@ -45,6 +45,7 @@ class AdapterTable(NewAdapterTable):
 class Adapter(NewAdapterTuning):
     Table: ClassVar = AdapterTable
     COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 10, "lr": 1e-3}}
+    SHAPE = BottleneckShape
     SHAPE_KEYS = (
         "placement", "reduction", "activation", "layers", "residual", "norm_before", "norm_after", "scaling", "dropout",
         "initial",

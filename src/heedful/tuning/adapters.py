@@ -95,6 +95,8 @@ class NewAdapterTable(TuningTable):
 class NewAdapterTuning(AdapterTuning):
     """One adapter, or one for each task. A subclass says of what shape."""
 
+    SHAPE: ClassVar[type[AdapterShape]]
+    """What kind of adapter it is."""
     SHAPE_KEYS: ClassVar[tuple[str, ...]]
     """The keys of its table that an adapter to start from brings itself."""
 
@@ -127,6 +129,11 @@ class NewAdapterTuning(AdapterTuning):
         if table.start is not None:
             stored = find_adapter(table.start.replace("{seed}", str(seed)))
             put_adapter(self.transformer, self.around.family, stored, name)
+            if not isinstance(self.transformer.adapter_shapes[name], self.SHAPE):
+                raise RequestError(
+                    f"tuning.start: {stored.directory} holds another kind of adapter than tuning.method = "
+                    f'"{table.method}" trains; use "{"lora" if table.method == "adapter" else "adapter"}".'
+                )
             self.started_from = {table.start: stored.fingerprint}
             return name
         add_adapter(self.transformer, name, self.adapter_shape())

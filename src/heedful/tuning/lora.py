@@ -34,13 +34,14 @@ class LoraTable(NewAdapterTable):
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout before A."""
     merge: bool = False
-    """Whether the change becomes a part of the saved weights: the model then opens whole in Hugging Face's library, and
-    the adapter is no more."""
+    """Whether the change becomes a part of the saved weights, and the adapter is no more. With model.pooling = "cls"
+    the model then opens whole in Hugging Face's library."""
 
 
 class Lora(NewAdapterTuning):
     Table: ClassVar = LoraTable
     COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 10, "lr": 1e-3}}
+    SHAPE = LowRankShape
     SHAPE_KEYS = ("maps", "rank", "alpha", "stabilised", "layers", "dropout")
 
     @classmethod

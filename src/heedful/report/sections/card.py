@@ -63,7 +63,12 @@ def card(c: Comparison) -> Card | None:
     note += f", level with {', '.join(level)}" if level else ""
     if mapping(c.study.facts, "search").get("curve"):
         note = f"{note} with the most rows"
-    return Card(f"Use {title_of(chosen.name)}", note, tuple(lines), _command(c) if kept else "")
+    title = f"Use {title_of(chosen.name)}"
+    above = [s for s in c.scored if s not in could_be and c.against(s.name).get("better") == "b"]
+    if above:  # what is better cannot be used: it is no model here
+        title = f"{title_of(chosen.name)} is not good enough yet"
+        note = f"{note} that is a model; {title_of(above[0].name)} is shown to be better"
+    return Card(title, note, tuple(lines), _command(c) if kept else "")
 
 
 def _level(one: Setting, other: Setting) -> bool:
