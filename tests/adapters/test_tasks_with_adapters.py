@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from task_samples import tasks_recipe, write_tasks
 
 import heedful
 from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
+from task_samples import tasks_recipe, write_tasks
 from training_samples import write_tiny
 
 

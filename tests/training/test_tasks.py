@@ -12,7 +12,6 @@ import pytest
 import torch
 from scipy import stats
 from small_fits import furthest, weights_of
-from task_samples import FILM, SCORES, TWINS, tasks_recipe, write_tasks
 from test_loop import Watcher, upwards
 
 import heedful
@@ -29,6 +28,7 @@ from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.loop import Fit
 from heedful.training.run import execute
 from heedful.training.schedule import lr_factor, make_schedule
+from task_samples import FILM, SCORES, TWINS, tasks_recipe, write_tasks
 from training_samples import read_log, tiny_recipe, write_data, write_tiny
 
 CALM = {
