@@ -161,8 +161,8 @@ def add_adapter(transformer: Transformer, name: str, shape: AdapterShape) -> nn.
     _refuse_taken(transformer, name)
     if lowest_layer(shape, transformer.shape.layers) >= transformer.shape.layers:
         raise RequestError(f"adapter {name!r}: stands in none of the model's {transformer.shape.layers} layers.")
-    module = _bottlenecks(transformer.shape, shape) if isinstance(shape, BottleneckShape) else None
-    module = _low_rank(transformer.shape, cast(LowRankShape, shape)) if module is None else module
+    body = transformer.shape
+    module = _bottlenecks(body, shape) if isinstance(shape, BottleneckShape) else _low_rank(body, shape)
     transformer.adapters[name] = as_the_body(transformer, module)
     transformer.adapter_shapes[name] = shape
     return module
