@@ -25,10 +25,20 @@ def uniform(*parts: int | str) -> float:
 
 def shuffled(count: int, *parts: int | str) -> npt.NDArray[np.int64]:
     """0 … count − 1 in the order that these parts name; a prefix is a sample without replacement."""
+    return np.argsort(_hashes(count, *parts), kind="stable")
+
+
+def uniforms(count: int, *parts: int | str) -> npt.NDArray[np.float64]:
+    """So many numbers from 0 up to 1; the first ones are the same however many are asked for."""
+    return (_hashes(count, *parts) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _hashes(count: int, *parts: int | str) -> npt.NDArray[np.uint64]:
+    """The first numbers of SplitMix64 from the seed that these parts name."""
     z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(seed_of(*parts))
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.argsort(z ^ (z >> np.uint64(31)), kind="stable")
+    return z ^ (z >> np.uint64(31))
 
 
 def seed_generators(device: str, *parts: int) -> None:

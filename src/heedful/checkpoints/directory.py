@@ -85,8 +85,9 @@ def read_model(
     seed: int = 0,
     kernels: Kernels = FUSED,
 ) -> Checkpoint:
-    """`new_heads`, by name, are drawn from `seed` and take the place of those that are stored; with `keep_heads` they
-    stand beside them, and take the place only of those with the same name. `body_only`: without heads."""
+    """`new_heads`, by name, are drawn from `seed`, but for those that may reuse a stored one, and take the place of all
+    that are stored; with `keep_heads` they stand beside them, and take the place only of those with the same name.
+    `body_only`: without heads."""
     if new_heads and body_only:
         raise RequestError("new_head and body_only contradict each other; give one of them.")
     path = existing(directory, "config.json")
@@ -106,10 +107,14 @@ def read_model(
 
     for name in new_heads:
         heads_of.check_name(str(directory), name)
-    fresh = {name: heads_of.make_head(dialect, shape, new) for name, new in new_heads.items()}
     known: dict[str, StoredHead] = {}
-    if not body_only and (keep_heads or not new_heads):
+    reusable = {name for name, new in new_heads.items() if new.reuse}
+    if not body_only and (keep_heads or not new_heads or reusable):
         known = heads_of.foreign_heads(path, config, dialect, shape, tensors) if notes is None else dict(notes)
+    reused = {name for name in reusable & set(known) if known[name].head.kind == new_heads[name].kind}
+    if new_heads and not keep_heads:
+        known = {name: known[name] for name in known if name in reused}
+    fresh = {n: heads_of.make_head(dialect, shape, new) for n, new in new_heads.items() if n not in reused}
     replaced = {name: known.pop(name) for name in fresh if name in known}
     heads = {**{name: stored.head for name, stored in known.items()}, **fresh}
     for head in heads.values():
@@ -122,7 +127,7 @@ def read_model(
         drawn += ("body.pooler.",)
     names = [name for name, _ in transformer.named_parameters()]
     entries = [e for e in heads_of.entries(dialect, shape, known, names) if not e.ours.startswith(drawn)]
-    left_out = None if body_only or (fresh and not keep_heads) else _tensors_of(dialect, replaced)
+    left_out = None if body_only or (new_heads and not keep_heads) else _tensors_of(dialect, replaced)
     unread = _check_all_tensors_used(directory, dialect, transformer, entries, tensors, left_out)
 
     checkpoint = Checkpoint(transformer, dialect.name, unread=unread, extra=configs.inert_keys(dialect, config))

@@ -43,6 +43,8 @@ class NewHead:
     recurrent: RecurrentKind | None = None
     """A classifier with a recurrent network reads every state, whatever `reads` says."""
     recurrent_width: int | None = None
+    reuse: bool = False
+    """Whether one of this name and kind that the checkpoint has is used as it is, and none drawn."""
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,21 @@ def mean_of(name: str, title: str, higher_is_better: bool, column: str, bounds: 
     return Metric(name, title, higher_is_better, statistics, lambda mean_k: mean_k[..., 0], True, bounds)
 
 
+def ratio_of(
+    name: str, title: str, higher_is_better: bool, over: str, under: str, bounds: Bounds = (0.0, None)
+) -> Metric:
+    """A metric that is one column's sum divided by another's, such as a loss by the words that were predicted."""
+
+    def statistics(columns: Columns) -> Floats:
+        return np.stack([np.asarray(columns[key], dtype=np.float64) for key in (over, under)], axis=1)
+
+    def value(mean_k: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(mean_k[..., 0] / mean_k[..., 1], dtype=np.float64)
+
+    return Metric(name, title, higher_is_better, statistics, value, bounds=bounds)
+
+
 def pseudo_values(metric: Metric, columns: Columns) -> tuple[float, Floats]:
     """The score T of a set, and what each example contributes to it.
 

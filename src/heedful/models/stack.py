@@ -45,7 +45,7 @@ class Stack(nn.Module):
         below: Below | None = None,
     ) -> States:
         """`read` narrows the last block, exactly, to the rows that the caller will look at: those of a slice, or one
-        for each text by its index (b). `everything` keeps the states and attention weights of all blocks.
+        or several of each text by index, (b) or (b, r). `everything` keeps states and attention weights of all blocks.
 
         With a `cache` the batch holds the tokens that follow those in it, and the memory is given with the first of
         them alone. `batch.real_bt` then speaks of the new tokens. `below`: what `lower` gave for this batch.

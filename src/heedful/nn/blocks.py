@@ -13,7 +13,7 @@ from heedful.nn.linear import Linear
 from heedful.nn.norms import Normalise, Residual, fused_layer_norm, layer_norm
 
 Read = slice | Tensor
-"""Which rows of a text are computed: those of a slice, or one for each text, by its index (b)."""
+"""Which rows of a text are computed: those of a slice; or one for each text, by its index (b), or several (b, r)."""
 
 
 class Kernels(NamedTuple):
@@ -132,17 +132,17 @@ class Block(nn.Module):
 
 
 def narrow(x_btd: Tensor, read: Read) -> Tensor:
-    """The rows that are read: (b, rows, d), one row if they are read by index."""
+    """The rows that are read: (b, r, d)."""
     if isinstance(read, slice):
         return x_btd[:, read]
-    return x_btd[torch.arange(len(read), device=read.device), read][:, None]
+    return x_btd[_texts(read), _rows(read)]
 
 
 def narrow_places(places: Tensor, read: Read) -> Tensor:
     """Of (t) or (b, t)."""
     if isinstance(read, slice):
         return places[..., read]
-    return places[read][:, None] if places.ndim == 1 else places.gather(1, read[:, None])
+    return places[_rows(read)] if places.ndim == 1 else places.gather(1, _rows(read))
 
 
 def narrow_mask(mask: Tensor | None, read: Read) -> Tensor | None:
@@ -151,6 +151,15 @@ def narrow_mask(mask: Tensor | None, read: Read) -> Tensor | None:
         return mask
     if isinstance(read, slice):
         return mask[..., read, :]
-    if len(mask) == 1:
-        return mask[0].transpose(0, 1)[read][:, :, None]
-    return mask[torch.arange(len(read), device=read.device), :, read][:, :, None]
+    texts = torch.zeros_like(_texts(read)) if len(mask) == 1 else _texts(read)
+    return mask.transpose(1, 2)[texts, _rows(read)].transpose(1, 2)
+
+
+def _rows(read: Tensor) -> Tensor:
+    """(b, r)."""
+    return read[:, None] if read.ndim == 1 else read
+
+
+def _texts(read: Tensor) -> Tensor:
+    """(b, 1): the number of each text."""
+    return torch.arange(len(read), device=read.device)[:, None]

@@ -47,6 +47,7 @@ from heedful.objectives.texts import (
     Item,
     Text,
     TextReader,
+    at_least_float32,
     in_parts,
     make_pairs,
     make_texts,
@@ -266,7 +267,7 @@ class Classify(Objective):
 
     def loss_sum(self, scores_bk: Tensor, targets_b: Tensor) -> Tensor:
         """Cross-entropy over classes, or a score's squared error, summed over the texts by their classes' weights."""
-        scores_bk = scores_bk.to(torch.promote_types(scores_bk.dtype, torch.float32))  # bfloat16 is too coarse here
+        scores_bk = at_least_float32(scores_bk)
         if self.data.kind == "score":
             return ((scores_bk[:, 0] - targets_b) ** 2).sum()
         smoothing = self._table.label_smoothing
@@ -279,7 +280,7 @@ class Classify(Objective):
         return self.class_weights.to(targets_b.device)[targets_b]
 
     def forward_flops(self, step: Step, shape: Shape) -> int:
-        return forward_flops(shape, step.lengths, self.one_read)
+        return forward_flops(shape, step.lengths, [1] * len(step.lengths) if self.one_read else None)
 
     def where(self, step: Step) -> str:
         numbers = [self.data.train.rows[r] for r in step.rows]

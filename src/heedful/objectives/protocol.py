@@ -84,6 +84,8 @@ class Objective(ABC):
     """Whether its data are tables with columns of texts and labels, which may be guessed."""
     TASKS: ClassVar[bool] = False
     """Whether its data are several sets, in [[data.tasks]]."""
+    CORPUS: ClassVar[bool] = False
+    """Whether its data are running text, in data.corpus."""
     CONVEX: ClassVar[bool] = False
     """Whether its loss is convex in what its heads say and it has `everything`, so that linear heads can be solved."""
 

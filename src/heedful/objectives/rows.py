@@ -35,6 +35,11 @@ class EpochRows:
             self._epoch, self._batches = epoch, self.batches(epoch)
         return self._batches[number - (self._ends[epoch - 1] if epoch else 0)]
 
+    @property
+    def epoch(self) -> int:
+        """That of the step that was asked for last."""
+        return self._epoch
+
     def batches(self, epoch: int) -> list[list[int]]:
         order = shuffled(len(self.lengths), self.seed, epoch, "rows")
         length = np.asarray(self.lengths)

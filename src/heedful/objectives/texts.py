@@ -168,10 +168,14 @@ class TextReader:
         )
         return combine(u_bf, v_bf, shape.pairs)
 
-    def scores(self, items: Sequence[Item], head: str) -> Tensor:
-        """(b, classes): what the head says of each. Trained on a GPU in mixed precision, judged in full."""
+    def precision(self) -> torch.autocast:
+        """What a model is to be computed in: trained on a GPU in mixed precision, judged in full."""
         mixed = self.device.type == "cuda" and torch.is_grad_enabled()
-        with torch.autocast("cuda", torch.bfloat16, enabled=mixed):
+        return torch.autocast("cuda", torch.bfloat16, enabled=mixed)
+
+    def scores(self, items: Sequence[Item], head: str) -> Tensor:
+        """(b, classes): what the head says of each."""
+        with self.precision():
             return self.transformer.heads[head](self.inputs(items, head))  # type: ignore[no-any-return]
 
     def all_scores(self, items: Sequence[Item], head: str, size: int = _ROWS) -> Tensor:
@@ -303,6 +307,11 @@ def average_chunks(x_cd: Tensor, owner_c: Tensor | None) -> Tensor:
     total = x_cd.new_zeros(texts, x_cd.shape[1]).index_add(0, owner_c, x_cd)
     count = x_cd.new_zeros(texts).index_add(0, owner_c, x_cd.new_ones(len(x_cd)))
     return total / count[:, None]
+
+
+def at_least_float32(scores: Tensor) -> Tensor:
+    """For a loss: bfloat16 is too coarse there."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 def in_parts(rows: Sequence[int], parts: int) -> list[Sequence[int]]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from heedful import plugins
 from heedful.errors import RequestError
-from heedful.recipes.schema import DataTable, Range, Recipe, StudyTable
+from heedful.recipes.schema import DataTable, Range, Recipe, SourceTable, StudyTable
 
 
 def builtin_names() -> list[str]:
@@ -274,12 +274,14 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         raise RequestError("model.revision goes with model.name.")
     if model.rnn_width is not None and model.recurrent is None:
         raise RequestError('model.rnn_width goes with model.pooling = "lstm", "bilstm", "gru" or "bigru".')
-    _check_data(data, plugins.find("objective", recipe.objective.kind).TASKS, recipe.objective.kind)
+    objective = plugins.find("objective", recipe.objective.kind)
+    _check_data(data, objective.TASKS, recipe.objective.kind)
+    _check_corpus(data, objective.CORPUS, recipe.objective.kind)
     if training.steps is not None and training.epochs != type(training).model_fields["epochs"].default:
         raise RequestError("training.steps and training.epochs both say how long to train; keep one of the two.")
     if training.mark_steps is not None and training.mark_tokens is not None:
         raise RequestError("training.mark_steps and training.mark_tokens both say when to judge; keep one of the two.")
-    metrics = [m.name for m in plugins.find("objective", recipe.objective.kind).METRICS]
+    metrics = [m.name for m in objective.METRICS]
     if recipe.evaluation.metric not in ("auto", *metrics):
         near = difflib.get_close_matches(recipe.evaluation.metric, metrics, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(metrics)}."
@@ -308,6 +310,25 @@ def _check_data(data: DataTable, has_tasks: bool, kind: str) -> None:
             raise RequestError(f"[{place}] needs either name or train, not both.")
         if source.limit is not None and source.fraction is not None:
             raise RequestError(f"{place}.limit and {place}.fraction both say how many rows; keep one of the two.")
+
+
+_OF_TABLES = ("name", "train", "pair", "label", "kind", "header", "quotes", "options", "limit", "fraction", "redraw")
+
+
+def _check_corpus(data: DataTable, reads_text: bool, kind: str) -> None:
+    """`reads_text`: whether an objective of this kind learns from running text alone."""
+    if reads_text:
+        if not data.corpora:
+            raise RequestError(
+                f'data.corpus is missing: objective.kind = "{kind}" learns from running text; name files.'
+            )
+        foreign = [key for key in _OF_TABLES if getattr(data, key) != SourceTable.model_fields[key].default]
+        if foreign:
+            raise RequestError(f'data.{foreign[0]} means nothing with objective.kind = "{kind}"; leave it out.')
+    else:
+        for key in ("corpus", "separator", "deduplicate"):
+            if getattr(data, key) != DataTable.model_fields[key].default:
+                raise RequestError(f'data.{key} means nothing with objective.kind = "{kind}"; leave it out.')
 
 
 def _check_study(study: StudyTable) -> None:

@@ -120,6 +120,21 @@ class DataTable(SourceTable):
     tasks: list[TaskTable] = []
     """For objective.kind = "multi-task": a table [[data.tasks]] for each task, with the keys of [data], and `task`,
     what it is called. [data] itself then has no other key."""
+    corpus: str | list[str] | None = None
+    """For objectives that learn from running text: a file, or several, of text (.gz too), JSONL or Parquet; a name
+    (`heedful data` lists them); "hub:OWNER/REPOSITORY/FILE"; or a directory that `heedful data shard` wrote. `dev` and
+    `test` may name such files too; without `dev`, the share `dev_share` of the documents is held out."""
+    separator: str = "auto"
+    """What a document of a corpus is: a "line", what stands between empty lines ("blank-line"), a whole "file", or what
+    stands between lines that are just this text, such as "<|endoftext|>". Default: as the file looks; a row of JSONL or
+    Parquet is always a document."""
+    deduplicate: bool = False
+    """Whether of documents of a corpus that are the same but for case and white space only the first is kept."""
+
+    @property
+    def corpora(self) -> list[str]:
+        """The names in `corpus`."""
+        return [self.corpus] if isinstance(self.corpus, str) else list(self.corpus or [])
 
     def own_keys(self) -> list[str]:
         """The keys of a data set that are set in [data] itself."""

@@ -1,5 +1,6 @@
 """Text to ids and back: one class over the `tokenizers` library, the same for every kind of vocabulary."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,15 @@ class Tokenizer:
             result.append(Tokens(ids, segments, spans, truncated, words, parts))
         return result
 
+    def plain(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text alone, without special tokens around it."""
+        try:
+            encodings = self._core.encode_batch_fast(list(texts), add_special_tokens=False)
+        except (TypeError, UnicodeError):
+            raise RequestError(_why_not_encoded(list(texts))) from None
+        public = self._pieces.public if self._pieces else None
+        return [e.ids if public is None else [public[i] for i in e.ids] for e in encodings]
+
     # The library could truncate by itself, but only through a setting of the whole tokenizer, and for a pair of long
     # texts it builds every combination of the parts cut off (ten seconds for two texts of 3000 words).
     def _kept_positions(self, sequences: Sequence[int | None], max_length: int) -> list[int]:
@@ -156,6 +166,26 @@ class Tokenizer:
         added = self._core.get_added_tokens_decoder()
         special = {i for i, token in added.items() if token.special}
         return frozenset(self._pieces.public[i] for i in special) if self._pieces else frozenset(special)
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Of the tokens that stand for no text."""
+        return self._special_ids
+
+    def begins_word(self) -> list[bool] | None:
+        """Of each id, whether a word begins with it; None where the vocabulary does not show it."""
+        tokens = [self._core.id_to_token(i) or "" for i in range(self.size)] if not self._pieces else []
+        if self.kind == "WordPiece":
+            return [not token.startswith("##") for token in tokens]
+        if self.kind == "byte-level BPE":  # Ġ and Ċ are how it spells a space and a line's end
+            return [token[:1] in ("Ġ", "Ċ") for token in tokens]
+        return None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for equal ids of every text."""
+        content = self._core.to_str() if not self._pieces else repr(sorted(self._pieces.files.items()))
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @cached_property
     def size(self) -> int:

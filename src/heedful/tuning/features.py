@@ -39,7 +39,7 @@ def compute_features(
         sets, ["features", reads], around, lambda name, folder: _compute(reader, sets[name], reads, folder)
     )
     lengths = _trained_lengths(sets)
-    flops = forward_flops(transformer.shape, lengths, reads in ONE_STATE)
+    flops = forward_flops(transformer.shape, lengths, [1] * len(lengths) if reads in ONE_STATE else None)
     return Computed(
         CachedFeatures(arrays, reads, around.device), Spent(flops, sum(lengths), seconds, padding_share=0.0)
     )

@@ -1,0 +1,126 @@
+"""Files of running text, document after document, in constant memory."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.data.disk import read_lines
+from heedful.data.files import missing_column
+from heedful.data.jsonl import read_jsonl
+from heedful.data.tables import open_parquet
+from heedful.errors import RequestError
+
+MARKERS = ("<|endofdocument|>", "<|endoftext|>")
+"""Lines that are known to separate documents."""
+LONGEST = 8 * 2**20
+"""Characters in one document; what is longer is cut into several, so that none fills the memory."""
+_LOOKED_AT = 4 * 2**20  # characters, to see what separates documents
+_TABLES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+@dataclass(frozen=True)
+class Source:
+    path: Path
+    called: str
+    """What the user calls it."""
+    separator: str = "auto"
+    """What a document is: "line", "blank-line" (lines up to the next empty one), "file", a line that stands between
+    two documents, or "auto": as the file looks. A row of JSONL or Parquet is always one."""
+    text: str | None = None
+    """The key of JSONL, or the column of Parquet, that holds the text."""
+    first: int | None = None
+    """Only so many documents from the beginning."""
+
+    @property
+    def table(self) -> str | None:
+        """Its format, if its documents are rows of a table."""
+        name = self.path.name.lower().removesuffix(".gz")
+        return next((kind for ending, kind in _TABLES.items() if name.endswith(ending)), None)
+
+
+def read_documents(source: Source) -> Iterator[str]:
+    """The text of each document in the order of the file, without those that have none."""
+    whole = _rows(source) if source.table else _between(source, find_separator(source))
+    texts = itertools.chain.from_iterable(map(_cut, whole))
+    yield from itertools.islice(texts, source.first)
+
+
+def find_separator(source: Source) -> str:
+    """What separates the documents of a file of lines."""
+    if source.separator != "auto":
+        return source.separator
+    seen, texts, empty = 0, 0, 0
+    for _, line in read_lines(source.path):
+        stripped = line.strip()
+        if stripped in MARKERS:
+            return stripped
+        seen, texts, empty = seen + len(line), texts + bool(stripped), empty + (not stripped)
+        if seen > _LOOKED_AT:
+            break
+    return "blank-line" if empty and texts > empty else "line"
+
+
+def _between(source: Source, separator: str) -> Iterator[str]:
+    """Lines up to the next separator, each document as its lines with \\n between them."""
+    lines: list[str] = []
+    size = 0
+    for _, raw in read_lines(source.path):
+        line = raw.rstrip("\r\n")
+        ends = (not line.strip() if separator == "blank-line" else line.strip() == separator) and separator != "file"
+        if separator == "line":
+            yield line
+        elif ends or size > LONGEST:
+            yield "\n".join(lines)
+            lines, size = [], 0
+        if not ends and separator != "line":
+            lines.append(line)
+            size += len(line) + 1
+    yield "\n".join(lines)
+
+
+def _rows(source: Source) -> Iterator[str]:
+    path, number = source.path, 0
+    if source.table == "parquet":
+        columns, rows = open_parquet(path)
+        column = _column(source, columns)
+        yield from (_text(row[column], path, f"row {number}") for number, row in enumerate(rows, 1))
+        return
+    column = ""
+    for number, row in read_jsonl(path):
+        if isinstance(row, str):
+            raise RequestError(f"{path}, line {number}, {row}; correct it or take it out.")
+        column = column or _column(source, list(row))
+        if column not in row:
+            raise RequestError(f"{path}, line {number}, has no {column!r}; correct it or take it out.")
+        yield _text(row[column], path, f"line {number}")
+
+
+def _column(source: Source, columns: list[str]) -> str:
+    wanted = source.text or "text"
+    if wanted not in columns:
+        raise missing_column(source.path, wanted, columns)
+    return wanted
+
+
+def _text(value: Any, path: Path, place: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise RequestError(f"{path}, {place}: the text is a {type(value).__name__}, not a string; correct it.")
+    return value
+
+
+def _cut(text: str) -> Iterator[str]:
+    """A document in parts of at most LONGEST characters, cut at the end of a line where there is one."""
+    while len(text) > LONGEST:
+        end = text.rfind("\n", LONGEST // 2, LONGEST) + 1 or LONGEST
+        yield text[:end]
+        text = text[end:]
+    if text.strip():
+        yield text
+
+
+def all_documents(sources: list[Source]) -> Iterator[str]:
+    return itertools.chain.from_iterable(read_documents(source) for source in sources)

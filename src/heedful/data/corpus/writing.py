@@ -1,0 +1,260 @@
+"""Text to shards: streaming, in constant memory, and if it is stopped it goes on where it was."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.data.corpus.documents import Source, find_separator, read_documents
+from heedful.data.corpus.sentences import split_sentences
+from heedful.data.corpus.shards import DESCRIPTION, FORMAT
+from heedful.errors import RequestError, WorkError
+from heedful.storage.locks import alone
+from heedful.storage.reading import read_object
+from heedful.storage.whole import write_json
+
+Encode = Callable[[list[str]], Sequence[Sequence[int]]]
+"""The ids of each text, without special tokens around them. Called in a thread beside the one that reads."""
+Watch = Callable[[Mapping[str, int]], None]
+"""Told after each shard: the counts so far."""
+
+SHARD_TOKENS = 8 * 2**20
+_BATCH = 2**20  # characters that are encoded together
+_PROGRESS = "progress.json"
+_COUNTS = ("documents", "sentences", "tokens", "bytes", "duplicates", "without_tokens")
+
+
+@dataclass
+class _Encoded:
+    """One document."""
+
+    sentences: list[Sequence[int]]
+    sizes: list[int]
+    mark: int
+    """Of its text, case and white space aside."""
+
+
+@dataclass
+class _State:
+    """What progress.json holds: everything up to the last shard."""
+
+    facts: dict[str, Any]
+    source: int = 0
+    """Which source is read."""
+    read: int = 0
+    """How many of its documents are in the shards, or were left out."""
+    shards: list[dict[str, int]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
+
+
+def describe_sources(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """What a corpus is made from: the files, by their content, and what separates their documents."""
+    return [
+        {
+            "name": source.called,
+            "sha256": _sha256(source.path),
+            "separator": "row" if source.table else find_separator(source),
+            **({"text": source.text} if source.text else {}),
+        }
+        for source in sources
+    ]
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RequestError(f"{path} cannot be read ({error.strerror}); check the path and its rights.") from None
+
+
+def write_corpus(
+    directory: Path,
+    sources: Sequence[Source],
+    described: Sequence[Mapping[str, Any]],
+    encode: Encode,
+    vocabulary: int,
+    tokenizer: str,
+    deduplicate: bool = False,
+    shard_tokens: int = SHARD_TOKENS,
+    watch: Watch | None = None,
+) -> None:
+    """Into a directory that is there. `described`: what `describe_sources` says of the sources; `tokenizer`: its
+    fingerprint. What an earlier call left unfinished is gone on with; what is finished is left as it is."""
+    facts = {"sources": list(described), "vocabulary": vocabulary, "tokenizer": tokenizer, "deduplicated": deduplicate}
+    with alone(directory):
+        if (directory / DESCRIPTION).exists():
+            if _facts_of(read_object(directory / DESCRIPTION), facts) != facts:
+                raise RequestError(f"{directory}: holds another corpus; choose another directory.")
+            return
+        state = _begin(directory, facts)
+        try:
+            _Writer(directory, state, vocabulary, shard_tokens, watch).write(sources, encode, deduplicate)
+        except OSError as error:
+            raise WorkError(
+                f"{directory}: could not be written ({error.strerror or error}); make room and run again: it goes on "
+                f"after the {len(state.shards)} shards that are whole."
+            ) from None
+
+
+def _facts_of(content: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: content.get(key) for key in like}
+
+
+def _begin(directory: Path, facts: dict[str, Any]) -> _State:
+    path = directory / _PROGRESS
+    if path.exists():
+        state = _State(**read_object(path))
+        if state.facts != facts:
+            raise RequestError(
+                f"{directory}: holds the beginning of another corpus, or its files or tokenizer have changed since; "
+                "choose another directory, or remove this one."
+            )
+        return state
+    strangers = sorted(p.name for p in directory.iterdir() if not p.name.startswith(".") and p.suffix != ".npy")
+    unknown = [name for name in strangers if not name.startswith(("tokenizer", "special_tokens", "vocab", "merges"))]
+    if unknown:
+        raise RequestError(f"{directory}: holds {unknown[0]!r}, which is no part of a corpus; choose another.")
+    return _State(facts)
+
+
+class _Writer:
+    def __init__(self, directory: Path, state: _State, vocabulary: int, shard_tokens: int, watch: Watch | None) -> None:
+        self.directory, self.state, self.shard_tokens, self.watch = directory, state, shard_tokens, watch
+        self.dtype = np.uint16 if vocabulary <= 2**16 else np.uint32
+        self.seen: set[int] = set()
+        self._empty()
+
+    def _empty(self) -> None:
+        self.tokens: list[npt.NDArray[Any]] = []
+        self.lengths: list[int] = []
+        self.sizes: list[int] = []
+        self.documents: list[int] = [0]
+        self.marks: list[int] = []
+        self.held = 0
+        self.counts = dict(self.state.counts)
+
+    def write(self, sources: Sequence[Source], encode: Encode, deduplicate: bool) -> None:
+        if deduplicate:
+            for i in range(len(self.state.shards)):
+                self.seen.update(np.load(self.directory / f"marks-{i:05}.npy", allow_pickle=False).tolist())
+        for number in range(self.state.source, len(sources)):
+            read = self.state.read if number == self.state.source else 0
+            documents = islice(read_documents(sources[number]), read, None)
+            for document in _encoded(documents, encode):
+                read += 1
+                self._add(document, deduplicate)
+                if self.held >= self.shard_tokens:
+                    self._flush(number, read)
+        if self.held:
+            self._flush(len(sources), 0)
+        if not self.state.shards:
+            names = ", ".join(source.called for source in sources)
+            raise RequestError(f"{names}: there is no text in it to train on; name a file with text.")
+        description = {"format": FORMAT, **self.state.facts, **self.state.counts, "shards": self.state.shards}
+        write_json(self.directory / DESCRIPTION, description)
+        for path in [self.directory / _PROGRESS, *self.directory.glob("marks-*.npy")]:
+            path.unlink(missing_ok=True)
+
+    def _add(self, document: _Encoded, deduplicate: bool) -> None:
+        kept = [(ids, size) for ids, size in zip(document.sentences, document.sizes, strict=True) if len(ids)]
+        if not kept:
+            self.counts["without_tokens"] += 1
+            return
+        if deduplicate:
+            if document.mark in self.seen:
+                self.counts["duplicates"] += 1
+                return
+            self.seen.add(document.mark)
+            self.marks.append(document.mark)
+        for ids, size in kept:
+            self.tokens.append(np.asarray(ids, dtype=self.dtype))
+            self.lengths.append(len(ids))
+            self.sizes.append(size)
+        self.documents.append(len(self.lengths))
+        added = sum(len(ids) for ids, _ in kept)
+        self.held += added
+        for key, more in zip(_COUNTS, (1, len(kept), added, sum(size for _, size in kept)), strict=False):
+            self.counts[key] += more
+
+    def _flush(self, source: int, read: int) -> None:
+        """One more shard, whole; then the state that knows of it."""
+        number = len(self.state.shards)
+        arrays = {
+            "tokens": np.concatenate(self.tokens),
+            "sentences": np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64),
+            "bytes": np.asarray(self.sizes, dtype=np.int32),
+            "documents": np.asarray(self.documents, dtype=np.int64),
+        }
+        if self.marks:
+            arrays["marks"] = np.asarray(self.marks, dtype=np.uint64)
+        for name, array in arrays.items():
+            _save(self.directory / f"{name}-{number:05}.npy", array)
+        size = {"documents": len(self.documents) - 1, "sentences": len(self.lengths), "tokens": self.held}
+        self.state.shards.append(size)
+        self.state.source, self.state.read, self.state.counts = source, read, self.counts
+        write_json(self.directory / _PROGRESS, vars(self.state))
+        if self.watch is not None:
+            self.watch(self.counts)
+        self._empty()
+
+
+def _save(path: Path, array: npt.NDArray[Any]) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _encoded(documents: Iterable[str], encode: Encode) -> Iterator[_Encoded]:
+    """One batch is encoded while the next is read."""
+
+    def work(batch: list[str]) -> list[_Encoded]:
+        pieces = [split_sentences(text) for text in batch]
+        ids = iter(encode([piece for sentences in pieces for piece in sentences]))
+        return [
+            _Encoded([next(ids) for _ in p], [len(s.encode("utf-8", "replace")) for s in p], _mark(text))
+            for p, text in zip(pieces, batch, strict=True)
+        ]
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = None
+        for batch in _batches(documents):
+            following = pool.submit(work, batch)
+            if waiting is not None:
+                yield from waiting.result()
+            waiting = following
+        if waiting is not None:
+            yield from waiting.result()
+
+
+def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in documents:
+        batch.append(text)
+        size += len(text)
+        if size >= _BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _mark(text: str) -> int:
+    plain = json.dumps(" ".join(text.casefold().split())).encode()
+    return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), "little")

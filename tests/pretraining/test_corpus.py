@@ -1,0 +1,232 @@
+"""Text on its way to shards: every character counted, every stop survived, every mistake said."""
+
+import errno
+import gzip
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus_samples import documents, write_text
+from heedful.data import disk
+from heedful.data.corpus import documents as reading
+from heedful.data.corpus import writing
+from heedful.data.corpus.documents import Source, find_separator, read_documents
+from heedful.data.corpus.finding import find_sources
+from heedful.data.corpus.sentences import split_sentences
+from heedful.data.corpus.shards import Corpus
+from heedful.data.corpus.writing import describe_sources, write_corpus
+from heedful.errors import RequestError, WorkError
+from heedful.text.training import train_bpe
+
+
+def texts_of(path: Path, **options: Any) -> list[str]:
+    return list(read_documents(Source(path, path.name, **options)))
+
+
+@given(st.text(alphabet=st.sampled_from('Ab. !?"\n)”Mr9。 '), max_size=60))
+def test_sentences_are_the_text(text):
+    pieces = split_sentences(text)
+    assert "".join(pieces) == text
+    assert all(piece.strip() for piece in pieces) or len(pieces) <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("He met Mr. Darcy. They talked.", 2),
+        ("J. R. Smith left. Then I. Then she.", 3),
+        ('"Really?" she said. "Yes!" He left.', 3),
+        ("It cost 3.50 pounds. Cheap", 2),
+        ("one line\nanother line", 2),
+        ("你好。再见！", 2),
+        ("Wait... what", 1),
+    ],
+)
+def test_where_sentences_end(text, count):
+    assert len(split_sentences(text)) == count
+
+
+def test_what_separates_documents(tmp_path):
+    made = documents(5)
+    plain = [" ".join(sentences) for sentences in made]
+    blank = write_text(tmp_path / "blank.txt", made, within="\n")
+    marked = write_text(tmp_path / "marked.txt", made, between="\n<|endofdocument|>\n", within="\n\n")
+    lines = write_text(tmp_path / "lines.txt", made, between="\n")
+    assert [find_separator(Source(p, "")) for p in (blank, marked, lines)] == [
+        "blank-line",
+        "<|endofdocument|>",
+        "line",
+    ]
+    assert [text.replace("\n", " ") for text in texts_of(blank)] == plain
+    assert [text.replace("\n\n", " ") for text in texts_of(marked)] == plain
+    assert texts_of(lines) == plain
+    assert texts_of(lines, separator="file") == ["\n".join(plain)]
+    assert texts_of(write_text(tmp_path / "own.txt", made, between="\n***\n"), separator="***") == plain
+
+
+def test_other_formats_say_the_same(tmp_path):
+    made = [" ".join(sentences) for sentences in documents(5)]
+    packed, rows = tmp_path / "a.txt.gz", tmp_path / "a.jsonl"
+    packed.write_bytes(gzip.compress("\n".join(made).encode()))
+    rows.write_text("".join(json.dumps({"story": text, "n": 1}) + "\n" for text in made))
+    assert texts_of(packed) == texts_of(rows, text="story") == made
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    parquet.write_table(pa.table({"text": made}), tmp_path / "a.parquet")
+    assert texts_of(tmp_path / "a.parquet") == made
+
+
+def test_a_document_without_end_is_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "LONGEST", 50)
+    lines = [f"line number {i}" for i in range(30)]
+    path = tmp_path / "long.txt"
+    path.write_text("\n".join(lines))
+    parts = texts_of(path, separator="file")
+    assert max(map(len, parts)) <= 50 + len(lines[-1]) + 1
+    assert [line for part in parts for line in part.splitlines()] == lines
+
+
+def test_mistakes_are_one_sentence(tmp_path, monkeypatch):
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "latin.txt").write_bytes(b"fine\ncaf\xe9\n")
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n{"txt": "b"}\n')
+    (tmp_path / "number.jsonl").write_text('{"text": 3}\n')
+    for name, words in (
+        ("empty.txt", "is empty"),
+        ("no.txt", "does not exist"),
+        ("hub:owner/set", "write hub:OWNER/REPOSITORY/FILE"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            find_sources([name if ":" in name else str(tmp_path / name)], "auto", None)
+    for name, words in (
+        ("latin.txt", "line 2, is not UTF-8"),
+        ("rows.jsonl", "line 2, has no 'text'"),
+        ("number.jsonl", "line 1: the text is a int"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            texts_of(tmp_path / name)
+    monkeypatch.setattr(disk, "LONGEST", 1000)
+    (tmp_path / "line.txt").write_text("x" * 5000)
+    with pytest.raises(RequestError, match="line 1, is longer than"):
+        texts_of(tmp_path / "line.txt")
+
+
+@pytest.fixture
+def bpe(tmp_path):
+    return train_bpe([write_text(tmp_path / "for-bpe.txt")], 300, family="gpt2")
+
+
+def shard(directory: Path, sources: list[Source], bpe, **options: Any) -> Corpus:
+    directory.mkdir(exist_ok=True)
+    described = describe_sources(sources)
+    write_corpus(directory, sources, described, bpe.plain, bpe.size, bpe.fingerprint, **options)
+    return Corpus(directory)
+
+
+def test_shards_hold_the_text(tmp_path, bpe):
+    """Bytes come back exactly, document by document and sentence by sentence, whatever the size of a shard."""
+    made = documents(30)
+    plain = [" ".join(sentences) for sentences in made]
+    sources = [Source(write_text(tmp_path / "a.txt", made), "a.txt")]
+    for size in (1, 200, 10**6):
+        corpus = shard(tmp_path / str(size), sources, bpe, shard_tokens=size)
+        assert (len(corpus.facts["shards"]) > 1) == (size < 10**6)
+        assert [bpe.decode(corpus.ids(*corpus.document(i))) for i in range(corpus.documents)] == plain
+        assert [len(corpus.sentence_starts(i)) - 1 for i in range(30)] == [len(sentences) for sentences in made]
+        assert [corpus.sentence_bytes(i).sum() for i in range(30)] == [len(text.encode()) for text in plain]
+        starts = itertools.chain.from_iterable(itertools.pairwise(corpus.sentence_starts(7)))
+        a, b, *_ = starts
+        assert bpe.decode(corpus.ids(a, b)) == made[7][0]
+        counts = corpus.token_counts(bpe.size)
+        assert counts.sum() == corpus.tokens == corpus.facts["tokens"]
+        assert corpus.text_bytes == sum(len(text.encode()) for text in plain)
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in directory.iterdir() if not p.name.startswith(".")}
+
+
+@pytest.mark.parametrize("deduplicate", [False, True])
+def test_stopped_anywhere_it_goes_on_to_the_same_files(tmp_path, bpe, monkeypatch, deduplicate):
+    made = documents(40)
+    sources = [
+        Source(write_text(tmp_path / "a.txt", made[:25] + made[:5]), "a.txt"),
+        Source(write_text(tmp_path / "b.txt", made[20:]), "b.txt"),
+    ]
+    options = {"shard_tokens": 150, "deduplicate": deduplicate}
+    whole = shard(tmp_path / "whole", sources, bpe, **options)
+    assert whole.documents == (40 if deduplicate else 50)
+    assert whole.facts["duplicates"] == (10 if deduplicate else 0)
+    save, saved = writing._save, 0
+
+    def failing(path: Path, array: Any) -> None:
+        nonlocal saved
+        saved += 1
+        if saved % 7 == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(path, array)
+
+    monkeypatch.setattr(writing, "_save", failing)
+    monkeypatch.setattr(writing, "_BATCH", 300)
+    stops = 0
+    while not (tmp_path / "stopped/corpus.json").exists():
+        try:
+            shard(tmp_path / "stopped", sources, bpe, **options)
+        except WorkError as error:
+            assert "No space left on device" in str(error)  # noqa: PT017
+            stops += 1
+    assert stops > 3
+    assert files_in(tmp_path / "stopped") == files_in(tmp_path / "whole")
+
+
+def test_what_changed_meanwhile_is_refused(tmp_path, bpe, monkeypatch):
+    path = write_text(tmp_path / "a.txt")
+    sources = [Source(path, "a.txt")]
+
+    save = writing._save
+
+    def full_at_the_third(place: Path, array: Any) -> None:
+        if place.name.endswith("00002.npy"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(place, array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "_save", full_at_the_third)
+        with pytest.raises(WorkError):
+            shard(tmp_path / "out", sources, bpe, shard_tokens=100)
+    path.write_text("another text.\n" * 50)
+    with pytest.raises(RequestError, match="beginning of another corpus"):
+        shard(tmp_path / "out", sources, bpe, shard_tokens=100)
+    corpus = shard(tmp_path / "whole", sources, bpe)
+    path.write_text("a third text.\n" * 50)
+    with pytest.raises(RequestError, match="holds another corpus"):
+        shard(tmp_path / "whole", sources, bpe)
+    np.save(tmp_path / "whole/tokens-00000.npy", np.zeros(3, dtype=np.uint16))
+    with pytest.raises(RequestError, match="damaged"):
+        Corpus(corpus.directory)
+
+
+def test_no_text_at_all(tmp_path, bpe):
+    (tmp_path / "blank.txt").write_text("\n \n\n")
+    with pytest.raises(RequestError, match="there is no text in it"):
+        shard(tmp_path / "out", [Source(tmp_path / "blank.txt", "blank.txt")], bpe)
+
+
+@settings(deadline=None, max_examples=25)
+@given(text=st.text(max_size=300))
+def test_any_text_comes_back(text, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("any")
+    bpe = train_bpe([write_text(folder / "for-bpe.txt", documents(4))], 270, family="gpt2")
+    path = folder / "any.txt"
+    clean = "".join(c for c in text if c not in "\r\0" and not "\ud800" <= c <= "\udfff")
+    path.write_text(clean, encoding="utf-8", newline="")
+    if clean.strip() and path.stat().st_size:
+        corpus = shard(folder / "out", [Source(path, "any.txt", "file")], bpe)
+        assert bpe.decode(corpus.ids(*corpus.document(0)), skip_special=False) == clean.removesuffix("\n")

@@ -1,0 +1,251 @@
+"""The objective "mask": its rows, its losses against the peer, and its runs."""
+
+import copy
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertForPreTraining
+
+import heedful
+from corpus_samples import corpus_recipe, documents, write_text
+from heedful.errors import RequestError
+from heedful.objectives.mask import Mask
+from heedful.storage.shared import SharedStore
+from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.run import execute
+from killing import survive
+
+SEED = 7
+
+
+def assembled(folder: Path, objective: dict[str, Any] | None = None, **training: Any) -> Assembly:
+    corpus = folder / "corpus.txt"
+    if not corpus.exists():
+        write_text(corpus)
+    recipe = corpus_recipe(corpus, {"kind": "mask", **(objective or {})}, **training)
+    store = SharedStore(folder / "shared")
+    parts = assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+    parts.tuning.train(False)
+    return parts
+
+
+def mask_of(parts: Assembly) -> Mask:
+    assert isinstance(parts.objective, Mask)
+    return parts.objective
+
+
+def gradients(parts: Assembly, steps: int = 1, accumulate: int = 1) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
+    objective, terms = mask_of(parts), dict[str, float]()
+    parts.tuning.transformer.zero_grad()
+    for number in range(steps):
+        step = objective.step(number)
+        for one in objective.losses(parts.tuning.reader, step, objective.counts(step), accumulate, lambda part: None):
+            one.loss.backward()
+            for name, value in one.terms.items():
+                terms[name] = terms.get(name, 0.0) + float(value)
+    found = {n: p.grad.clone() for n, p in parts.tuning.transformer.named_parameters() if p.grad is not None}
+    return terms, found
+
+
+def test_rows_are_the_documents(tmp_path):
+    """What is hidden put back, the rows of a document follow each other to the whole of it."""
+    parts = assembled(tmp_path, {"next_sentence": False}, max_length=16)
+    objective, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
+    assert tokenizer is not None
+    plain = [" ".join(sentences) for sentences in documents()]
+    seen: dict[int, list[int]] = {}
+    for name, rows in objective.rows.items():
+        for number in range(len(rows)):
+            row = objective.row(name, number, 3)
+            ids = row.ids_t.copy()
+            ids[row.places_n] = row.words_n
+            assert len(ids) <= 16
+            assert (ids[0], ids[-1]) == (tokenizer.cls_id, tokenizer.sep_id)
+            assert not {0, len(ids) - 1} & set(row.places_n)
+            seen.setdefault(int(rows.documents_n[number]), []).extend(ids[1:-1])
+    assert {i: seen[i] for i in sorted(seen)} == dict(enumerate(tokenizer.plain(plain)))
+    held = set(objective.rows["dev"].documents_n)
+    assert held
+    assert not held & set(objective.rows["train"].documents_n)
+
+
+def test_pairs_are_what_they_say(tmp_path):
+    """A second text that follows does so in its document, at the end of a sentence; one that does not is the beginning
+    of a row of another document. Half are of each kind, and their lengths do not tell which."""
+    write_text(tmp_path / "corpus.txt", documents(60, 12))
+    parts = assembled(tmp_path, max_length=48)
+    objective, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
+    assert tokenizer is not None
+    rows = objective.rows["train"]
+    kinds, lengths = [], {0: [0], 1: [0]}
+    for number in range(len(rows)):
+        for epoch in range(6):
+            row = objective.row("train", number, epoch)
+            ids = row.ids_t.copy()
+            ids[row.places_n] = row.words_n
+            (middle, end) = np.flatnonzero(ids == tokenizer.sep_id)
+            assert end == len(ids) - 1
+            assert row.segments_t.tolist() == [0] * (middle + 1) + [1] * (end - middle)
+            assert middle not in row.places_n
+            start = int(rows.starts_n[number])
+            first, second = ids[1:middle], ids[middle + 1 : end]
+            assert np.array_equal(first, rows.corpus.ids(start, start + len(first)))
+            if row.follows == 0:
+                after = start + len(first)
+                assert np.array_equal(second, rows.corpus.ids(after, after + len(second)))
+                edges = rows.corpus.sentence_starts(int(rows.documents_n[number]))
+                inner = set(edges) & set(range(start + 1, int(rows.ends_n[number])))
+                assert after in inner or not inner
+            else:
+                owners = {
+                    int(rows.documents_n[other])
+                    for other in range(len(rows))
+                    if np.array_equal(second, rows.corpus.ids(s := int(rows.starts_n[other]), s + len(second)))
+                }
+                assert owners - {int(rows.documents_n[number])}
+            kinds.append(row.follows)
+            lengths[row.follows].append(len(second))
+    n = len(kinds)
+    assert abs(sum(kinds) - n / 2) < 4 * (n / 4) ** 0.5
+    assert np.mean(lengths[0]) == pytest.approx(np.mean(lengths[1]), rel=0.15)
+
+
+def test_losses_and_gradients_are_the_peers(tmp_path):
+    """BertForPreTraining on the same rows, given as it wants them: labels of -100 but for the hidden words."""
+    parts = assembled(tmp_path)
+    heedful_model = parts.checkpoint
+    from heedful.checkpoints.directory import stored_tensors, write_model
+
+    write_model(tmp_path / "model", heedful_model)
+    peer = BertForPreTraining.from_pretrained(tmp_path / "model").eval()
+    objective = mask_of(parts)
+    step = objective.step(0)
+    rows = [objective.row("train", n, 0) for n in step.rows]
+    t = max(len(row.ids_t) for row in rows)
+    ids, segments, real, labels = (torch.zeros(len(rows), t, dtype=torch.long) for _ in range(4))
+    labels -= 100
+    for i, row in enumerate(rows):
+        n = len(row.ids_t)
+        ids[i, :n], segments[i, :n], real[i, :n] = torch.tensor(row.ids_t), torch.tensor(row.segments_t), 1
+        labels[i, row.places_n] = torch.tensor(row.words_n)
+    follows = torch.tensor([row.follows for row in rows])
+    out = peer(ids, real, segments, labels=labels, next_sentence_label=follows)
+    out.loss.backward()
+    terms, found = gradients(parts)
+    assert sum(terms.values()) == pytest.approx(out.loss.item(), abs=1e-5)
+    with torch.no_grad():
+        words, pairs = objective.scores(parts.tuning.reader, rows)
+    assert (words - out.prediction_logits[labels != -100]).abs().max() < 1e-5
+    assert pairs is not None
+    assert (pairs - out.seq_relationship_logits).abs().max() < 1e-5
+    theirs = {n: p.grad for n, p in peer.named_parameters() if p.grad is not None}
+    ours = stored_tensors(heedful_model, found)["model.safetensors"]
+    assert set(theirs) <= set(ours)
+    for name, gradient in theirs.items():
+        assert (ours[name] - gradient).abs().max() < 1e-5, name
+    assert max(g.abs().max() for g in theirs.values()) > 1e-3  # or the comparison says nothing
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_packed_is_unpacked_and_parts_add_up(tmp_path, next_sentence):
+    objective = {"next_sentence": next_sentence}
+    with_padding = assembled(tmp_path, objective, max_length=40, batch_tokens=400)
+    packed = assembled(tmp_path, {**objective, "pack": True}, max_length=40, batch_tokens=400)
+    for parts in (with_padding, packed):
+        parts.tuning.transformer.double()
+    expected_terms, expected = gradients(with_padding, steps=2)
+    short = [mask_of(packed).row("train", n, 0) for n in range(len(mask_of(packed).rows["train"]))]
+    batch, _ = mask_of(packed)._collate(short, torch.device("cpu"))
+    assert len(batch.ids_bt) < len(short)  # some share a row
+    for parts, accumulate in ((packed, 1), (packed, 3), (with_padding, 4)):
+        terms, found = gradients(parts, steps=2, accumulate=accumulate)
+        assert terms == pytest.approx(expected_terms, abs=1e-10)
+        for name, gradient in expected.items():
+            assert (found[name] - gradient).abs().max() < 1e-10, name
+
+
+def test_only_masked_rows_are_computed(tmp_path, monkeypatch):
+    """The scores of the vocabulary are computed for hidden words alone, and the last block where it is read."""
+    parts = assembled(tmp_path)
+    sizes, heads = [], parts.tuning.transformer.heads
+    heads["mask"].register_forward_hook(lambda module, inputs, output: sizes.append(output.shape[0]))
+    rows = []
+    block = parts.tuning.transformer.body.blocks[-1].feed_forward
+    block.register_forward_hook(lambda module, inputs, output: rows.append(output.shape[:2]))
+    objective = mask_of(parts)
+    step = objective.step(0)
+    counts = objective.counts(step)
+    list(objective.losses(parts.tuning.reader, step, counts, 1, lambda part: None))
+    assert sizes == [counts["mask"]]
+    most = max(len(objective.row("train", n, 0).places_n) for n in step.rows)
+    assert rows == [(len(step.rows), most + 1)]
+
+
+@pytest.mark.parametrize("objective", [{}, {"next_sentence": False, "whole_words": True, "pack": True}])
+def test_killed_and_resumed_to_the_bit(tmp_path, objective):
+    recipe = corpus_recipe(write_text(tmp_path / "corpus.txt"), {"kind": "mask", **objective})
+    execute(recipe, SEED, tmp_path / "whole", command="test", quiet=True)
+    survive(2, recipe, tmp_path / "killed", tmp_path / "whole", random.Random(1))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("objective", [{}, {"next_sentence": False, "whole_words": True, "pack": True}])
+def test_killed_dozens_of_times(tmp_path, objective):
+    recipe = corpus_recipe(write_text(tmp_path / "corpus.txt"), {"kind": "mask", **objective})
+    execute(recipe, SEED, tmp_path / "whole", command="test", quiet=True)
+    survive(24, recipe, tmp_path / "killed", tmp_path / "whole", random.Random(2))
+
+
+def test_it_learns_and_says_what_it_has_to_beat(tmp_path):
+    corpus = write_text(tmp_path / "corpus.txt", documents(200))
+    recipe = corpus_recipe(
+        corpus, {"kind": "mask"}, steps=80, mark_steps=40, lr=3e-3, batch_size=32, checkpoint_seconds=60
+    )
+    execute(recipe, 0, tmp_path / "run", command="test", quiet=True)
+    run = heedful.results(tmp_path / "run")
+    dev = run.metrics["splits"]["dev"]
+    assert dev["masked_word_loss"] < dev["unigram_loss"] - 0.5
+    assert 0 < dev["masked_word_accuracy"] < 1
+    again = heedful.load(tmp_path / "run/model")
+    assert set(again.checkpoint.transformer.heads) == {"mask", "next-sentence"}
+
+
+def test_pretraining_goes_on_with_the_heads_that_are_there(tmp_path):
+    parts = assembled(tmp_path)
+    from heedful.checkpoints.directory import write_model
+
+    write_model(tmp_path / "model", parts.checkpoint)
+    more = assembled(tmp_path, model={"name": str(tmp_path / "model"), "shape": None}, tokenizer=None)
+    before = copy.deepcopy(parts.tuning.transformer.state_dict())
+    for name, tensor in more.tuning.transformer.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data": {"train": "a.csv"}}, "data.train means nothing"),
+        ({"data": {"corpus": None}}, "data.corpus is missing"),
+        ({"max_length": 1000}, "training.max_length = 1000, but the model reads at most 512"),
+        ({"data": {"separator": "file"}}, "needs two documents"),
+        ({"data": {"corpus": "novel"}}, "did you mean novels"),
+    ],
+)
+def test_mistakes_are_one_sentence(tmp_path, changes, words):
+    with pytest.raises(RequestError, match=words):
+        assembled(tmp_path, **changes)
+
+
+def test_a_corpus_that_changed_is_refused(tmp_path):
+    corpus = write_text(tmp_path / "corpus.txt")
+    recipe = corpus_recipe(corpus, {"kind": "mask"}, steps=2)
+    execute(recipe, SEED, tmp_path / "run", command="test", quiet=True)
+    manifest = tmp_path / "run/manifest.json"
+    manifest.write_text(manifest.read_text().replace('"state": "done"', '"state": "running"'))
+    write_text(corpus, documents(seed=5))
+    with pytest.raises(RequestError, match="the data have changed"):
+        execute(recipe, SEED, tmp_path / "run", command="test", quiet=True)
