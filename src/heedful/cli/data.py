@@ -5,11 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
+from heedful.cli.data_shard import shard
 from heedful.cli.show import Header, print_json
 
 app = typer.Typer(
     help="List the data sets that have a name here, or look at one, or at a file.", invoke_without_command=True
 )
+
+app.command("shard")(shard)
 
 _WIDTH = 80
 _MOST_LABELS = 20
@@ -23,7 +26,10 @@ def data(
     """List the named data sets: what each is, where it would come from, and whether it is there."""
     if context.invoked_subcommand is not None:
         return
-    from heedful.data.named import NAMED, where_from
+    from heedful.data.corpus.finding import CORPORA
+    from heedful.data.named import NAMED, data_folder, where_from
+
+    folder = data_folder()
 
     entries = []
     for entry in NAMED.values():
@@ -49,6 +55,11 @@ def data(
         state = "here" if facts["present"] else "not here"
         _print_wrapped(f"{state} ({facts['from']}); licence: {facts['licence'] or 'not stated'}", "    ", "    ")
         _print_wrapped(f"contamination: {facts['contamination']}", "    ", "    ")
+    for corpus in CORPORA.values():
+        _print_wrapped(f"{corpus.name}: {corpus.what} (running text, for data.corpus)", "", "    ")
+        there = folder is not None and (folder / corpus.file).is_file()
+        state = f"here ({folder})" if there else f"not here (set HEEDFUL_DATA to a folder with {corpus.file})"
+        _print_wrapped(f"{state}; licence: {corpus.licence or 'not stated'}", "    ", "    ")
     print("heedful data show NAME or FILE looks at one.")
 
 

@@ -183,9 +183,13 @@ class Tokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for equal ids of every text."""
-        content = self._core.to_str() if not self._pieces else repr(sorted(self._pieces.files.items()))
-        return hashlib.sha256(content.encode()).hexdigest()
+        """Equal where every text has the same ids; what stands around texts is left out."""
+        if self._pieces:
+            content: Any = repr(sorted(self._pieces.files.items()))
+        else:
+            whole = json.loads(self._core.to_str())
+            content = [whole[key] for key in ("added_tokens", "normalizer", "pre_tokenizer", "model")]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def size(self) -> int:

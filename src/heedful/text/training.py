@@ -4,9 +4,10 @@ import gzip
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import tokenizers
 from tokenizers import AddedToken, models, pre_tokenizers, trainers
@@ -113,6 +114,16 @@ def train_bpe(
     core = bytelevel.byte_bpe(model["vocab"], merges, family, names, prefix_space=prefix_space)
     core.add_special_tokens([bytelevel.special_token(token) for token in special])
     return Tokenizer(core, names, family=family, max_length=max_length)
+
+
+def train_on_texts(texts: Iterable[str], kind: str, size: int, family: str) -> Tokenizer:
+    """A vocabulary ("wordpiece" or "bpe") from texts that are read once, one after another."""
+    with TemporaryDirectory(prefix="heedful-") as scratch:
+        corpus = Path(scratch) / "texts.txt"
+        with corpus.open("w", encoding="utf-8") as file:
+            file.writelines(f"{' '.join(text.split())}\n" for text in texts)
+        train = train_wordpiece if kind == "wordpiece" else train_bpe
+        return train([corpus], size, family=family)
 
 
 def _stays_inside(core: tokenizers.Tokenizer, character: str) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
-from heedful.text.training import train_bpe, train_wordpiece
+from heedful.text.training import train_on_texts
 from heedful.training.device import pick_device
 from heedful.tuning.protocol import Surroundings, Tuning
 
@@ -107,9 +106,5 @@ def _tokenizer(recipe: Recipe, objective: Objective, family: str) -> Tokenizer:
         if tokenizer is None:
             raise RequestError(f"tokenizer.name = {table.name!r}: there is no tokenizer in it.")
         return tokenizer
-    with TemporaryDirectory(prefix="heedful-") as scratch:
-        corpus = Path(scratch) / "train.txt"
-        with corpus.open("w", encoding="utf-8") as file:
-            file.writelines(f"{' '.join(text.split())}\n" for text in objective.texts())
-        train = train_wordpiece if table.kind == "wordpiece" else train_bpe
-        return train([corpus], table.size, family=family)
+    assert table.kind is not None
+    return train_on_texts(objective.texts(), table.kind, table.size, family)

@@ -1,0 +1,80 @@
+"""A corpus directory from files, with the tokenizer that it is read by: what `heedful data shard` makes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heedful.checkpoints.families import FAMILIES
+from heedful.checkpoints.finding import find
+from heedful.data.corpus.documents import all_documents
+from heedful.data.corpus.finding import find_sources
+from heedful.data.corpus.shards import Corpus
+from heedful.data.corpus.writing import Watch, describe_sources, write_corpus
+from heedful.errors import RequestError
+from heedful.storage.directories import make_directory
+from heedful.storage.reading import read_object
+from heedful.text.files import read_tokenizer
+from heedful.text.tokenizer import Tokenizer
+from heedful.text.training import train_on_texts
+
+_POINTS = {"least": 0, "25%": 25, "median": 50, "75%": 75, "95%": 95, "most": 100}
+
+
+def shard_corpus(
+    files: Sequence[str],
+    out: Path,
+    tokenizer: str | None,
+    kind: str,
+    vocabulary: int,
+    separator: str,
+    text: str | None,
+    deduplicate: bool,
+    watch: Watch | None,
+) -> dict[str, Any]:
+    """Writes the directory, and returns what is to be said of it. One that was begun keeps its tokenizer."""
+    sources = find_sources(files, separator, text)
+    for source in sources:
+        if source.path.is_dir():
+            raise RequestError(f"{source.path} is a folder; name files.")
+    described = describe_sources(sources)
+    make_directory(out)
+    chosen = _tokenizer_in(out if tokenizer is None else find(tokenizer))
+    if chosen is None and tokenizer is not None:
+        raise RequestError(f"--tokenizer {tokenizer}: there is no tokenizer in it.")
+    if chosen is None:
+        family = {"wordpiece": "bert", "bpe": "gpt2"}.get(kind)
+        if family is None:
+            raise RequestError(f"--kind {kind}: choose wordpiece or bpe.")
+        chosen = train_on_texts(all_documents(sources), kind, vocabulary, family)
+    if tokenizer is not None or not (out / "tokenizer.json").exists():
+        chosen.save(out)
+    write_corpus(
+        out, sources, described, chosen.plain, chosen.size, chosen.fingerprint, deduplicate=deduplicate, watch=watch
+    )
+    return describe_corpus(Corpus(out), chosen)
+
+
+def _tokenizer_in(directory: Path) -> Tokenizer | None:
+    """That of a model, or of a corpus, which has no config.json to say its family."""
+    config = directory / "config.json"
+    family = read_object(config).get("model_type") if config.exists() else None
+    if family not in FAMILIES:
+        tokenizer = read_tokenizer(directory, "bert")
+        return tokenizer if tokenizer is None or tokenizer.kind == "WordPiece" else read_tokenizer(directory, "gpt2")
+    return read_tokenizer(directory, str(family))
+
+
+def describe_corpus(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
+    """What is in it, and how well the vocabulary suits it."""
+    counts_v = corpus.token_counts(tokenizer.size)
+    lengths = np.asarray([end - start for start, end in map(corpus.document, range(corpus.documents))])
+    unknown = 0 if tokenizer.unk_id is None else int(counts_v[tokenizer.unk_id])
+    return {
+        **{key: corpus.facts[key] for key in corpus.facts if key != "shards"},
+        "shards": len(corpus.facts["shards"]),
+        "lengths": {name: int(np.percentile(lengths, point)) for name, point in _POINTS.items()},
+        "unused": int((counts_v == 0).sum()),
+        "unknown_share": unknown / corpus.tokens,
+    }
