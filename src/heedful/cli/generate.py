@@ -23,7 +23,7 @@ def generate(
     model: Annotated[str, typer.Argument(help="A model directory with a language-model head, or a hub id.")],
     prompts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PROMPT…", help="Texts to go on with; default: the beginning of a text."),
+        typer.Argument(metavar="PROMPT", help="Texts to go on with; default: the beginning of a text."),
     ] = None,
     file: Annotated[
         str | None, typer.Option(help="Take the prompts from this file, one a line; - for the standard input.")
