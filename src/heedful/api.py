@@ -18,10 +18,12 @@ from heedful.checkpoints.directory import Checkpoint, read_model, write_files, w
 from heedful.checkpoints.finding import find
 from heedful.checkpoints.heads import NewHead
 from heedful.checkpoints.tfidf import is_tfidf, read_tfidf, write_tfidf
+from heedful.decoding.settings import Limits, Sampling
 from heedful.errors import RequestError
 from heedful.evaluation.calibration import apply as probabilities
 from heedful.evaluation.tfidf import TfidfModel
 from heedful.findings import Study
+from heedful.generating import Generated, OnText, Writer
 from heedful.models.adapters import Merged, activate, head_through, merge, unmerge
 from heedful.models.batch import Batch, pad
 from heedful.models.composition import Average, Composition, Fuse, Stack, parse_composition, parts_of
@@ -316,6 +318,34 @@ class Model:
         if raw:
             scores *= shape.temperature
         return Predictions.of_scores(labels, scores, cut)
+
+    def generate(
+        self,
+        prompts: Iterable[str],
+        max_new_tokens: int = Limits.max_new_tokens,
+        temperature: float = Sampling.temperature,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = Sampling.seed,
+        stop: Iterable[str | int] = (),
+        min_new_tokens: int = Limits.min_new_tokens,
+        batch_size: int = 16,
+        adapters: Composition | None = None,
+        on_text: OnText | None = None,
+    ) -> Generated:
+        """Go on with each prompt, drawing from the next token's distribution: divided by `temperature`, of that the
+        `top_k` likeliest tokens, of those the nucleus of probability `top_p`. `temperature` 0 takes the likeliest.
+
+        Draws depend on (seed, row of the prompt, token number) alone, so batches do not change the texts. A text ends
+        with the end-of-text token, with one of `stop` (ids, or texts that are one token), after `max_new_tokens`, or
+        when it is as long as the model can read. The prompt "" is the beginning of a text, where the model has a token
+        for it. `adapters`: others than those through which the head reads. `on_text` is called with a row and each
+        piece of its text as soon as it is there.
+        """
+        sampling = Sampling(temperature, top_k, top_p, seed)
+        writer = Writer(self)
+        limits = writer.limits(max_new_tokens, min_new_tokens, stop)
+        return writer.write(writer.encode(prompts), sampling, limits, batch_size, _composed(adapters), on_text)
 
     def _classifier(self, head: str | None) -> str:
         shapes = self.transformer.head_shapes

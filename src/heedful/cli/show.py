@@ -33,3 +33,12 @@ def field(name: str, text: str) -> str:
     return textwrap.fill(
         text, 80, initial_indent=start, subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False
     )
+
+
+def without_controls(text: str) -> str:
+    """For a terminal, which would obey them: control characters but line ends and tabs as pictures of themselves."""
+    return text.translate(_PICTURES)
+
+
+_PICTURES = {code: 0x2400 + code for code in range(32) if code not in (9, 10)}
+_PICTURES |= {127: 0x2421, **dict.fromkeys(range(128, 160), 0xFFFD)}

@@ -1,0 +1,188 @@
+"""What `Model.generate` and `heedful generate` do: prompts as texts in, texts out."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.checkpoints.dialect import SLOTS
+from heedful.decoding.generate import Continuation, Reason, generate
+from heedful.decoding.settings import Limits, Sampling
+from heedful.errors import RequestError
+from heedful.models.adapters import head_through
+from heedful.models.composition import Composition
+from heedful.models.next_token import NextToken
+from heedful.models.transformer import evaluating
+from heedful.probes.models import ReadableModel
+from heedful.text.continuing import ContinuedText, continuation, encode_prompts
+from heedful.text.tokenizer import Tokenizer, why_no_texts
+
+OnText = Callable[[int, str], None]
+"""Told the number of a prompt and the next piece of its text, whole characters."""
+_SHOWN = 40  # characters of a prompt
+
+
+@dataclass(frozen=True, repr=False)
+class Generated:
+    """One entry for each prompt, in their order."""
+
+    prompts: list[str]
+    texts: list[str]
+    """What follows each prompt, without the prompt and without a stop token."""
+    tokens: list[list[int]]
+    """The ids of what follows; a stop token that ended it is the last."""
+    log_probabilities: list[npt.NDArray[np.float64]]
+    """Of each of these tokens under the model as it is, whatever the temperature."""
+    reasons: list[Reason]
+    """Why each ended: "stop" (a stop token), "max_new_tokens", or "max_length" (the model reads no longer text)."""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __repr__(self) -> str:
+        lines = [f"<{len(self)} generated {'text' if len(self) == 1 else 'texts'}>"]
+        columns = self.prompts, self.texts, self.log_probabilities, self.reasons
+        for prompt, text, log_p, reason in zip(*columns, strict=True):
+            start = prompt if len(prompt) <= _SHOWN else f"…{prompt[-_SHOWN:]}"
+            count = f"{len(log_p)} {'token' if len(log_p) == 1 else 'tokens'}"
+            lines.append(f"{start!r} → {text!r} ({count}, log p {log_p.sum():.2f}, {reason})")
+        return "\n".join(lines)
+
+
+class Prompt(NamedTuple):
+    text: str
+    ids: list[int]
+
+
+class Writer:
+    """A model that goes on with texts. One that cannot, and prompts that it cannot read, are refused before the work
+    begins."""
+
+    def __init__(self, model: ReadableModel) -> None:
+        transformer = model.transformer
+        named = [name for name, head in transformer.head_shapes.items() if head.kind == "language-model"]
+        if not named:
+            raise RequestError(
+                f"{model.source}: has no language-model head, so it cannot go on with a text; name a model that has "
+                "one, such as gpt2 or a directory that GPT2LMHeadModel wrote."
+            )
+        usual = SLOTS["language-model"]
+        self.head = usual if usual in named else named[0]
+        self.source, self.transformer = model.source, transformer
+        self.tokenizer, self.max_length = model.tokenizer, model.max_length
+
+    def encode(self, prompts: Iterable[str], name: Callable[[int], str] | None = None) -> list[Prompt]:
+        """`name`: what the prompt with this number is called where it is refused."""
+        if isinstance(prompts, str) or not isinstance(prompts, Iterable):
+            raise RequestError("generate takes a list of prompts; put the one prompt in a list.")
+        texts = list(prompts)
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                reason = why_no_texts(texts) or f"Row {i} of the prompts is a pair of texts; give one string."
+                raise RequestError(reason)
+        encoded = encode_prompts(self.tokenizer, texts)
+        for i, ids in enumerate(encoded):
+            called = f"row {i} of the prompts" if name is None else name(i)
+            if not ids:
+                raise RequestError(
+                    f"{called} is empty, and {self.source} has no token with which texts begin; give it some words."
+                )
+            if len(ids) > self.max_length:
+                raise RequestError(
+                    f"{called} has {len(ids)} tokens, and {self.source} reads at most {self.max_length}; shorten it."
+                )
+        return [Prompt(text, ids) for text, ids in zip(texts, encoded, strict=True)]
+
+    def limits(self, max_new_tokens: int, min_new_tokens: int = 0, stop: Iterable[str | int] = ()) -> Limits:
+        """`stop`: further tokens beside that with which texts end, by id, or as a vocabulary or a text has them."""
+        if isinstance(stop, str) or not isinstance(stop, Iterable):
+            raise RequestError(f"stop={stop!r} is not a list of tokens; put the one token in a list.")
+        ids = {self._stop_id(token) for token in stop}
+        if self.tokenizer.eos_id is not None:
+            ids.add(self.tokenizer.eos_id)
+        return Limits(max_new_tokens, min_new_tokens, frozenset(ids), self.max_length)
+
+    def _stop_id(self, token: object) -> int:
+        if isinstance(token, int) and not isinstance(token, bool):
+            last = self.transformer.shape.vocabulary - 1
+            if not 0 <= token <= last:
+                raise RequestError(f"stop: {self.source} has no token {token}; the ids are 0 to {last}.")
+            return token
+        if not isinstance(token, str):
+            raise RequestError(f"stop: {token!r} is neither a token nor the id of one.")
+        found = self.tokenizer.id(token)
+        if found is not None:
+            return found
+        ids = encode_prompts(self.tokenizer, [token])[0] if token else []
+        if len(ids) != 1 or ids == [self.tokenizer.unk_id]:
+            raise RequestError(f"stop: {token!r} is not one token of {self.source}; give one that is, or its id.")
+        return ids[0]
+
+    def write(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        limits: Limits,
+        batch_size: int = 16,
+        adapters: Composition | None = None,
+        on_text: OnText | None = None,
+        first_row: int = 0,
+    ) -> Generated:
+        """Prompts of about the same length together; how they fall into batches does not change the texts.
+        `first_row`: the number of the first prompt, where they are given in several calls."""
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise RequestError(f"batch_size={batch_size!r} is not a whole number from 1.")
+        order = sorted(range(len(prompts)), key=lambda row: -len(prompts[row].ids))
+        device = self.transformer.body.embeddings.token.weight.device
+        written: dict[int, Continuation] = {}
+        with evaluating(self.transformer), head_through(self.transformer, self.head, adapters):
+            read = NextToken(self.transformer, self.head)
+            for at in range(0, len(order), batch_size):
+                rows = order[at : at + batch_size]
+                ids = [prompts[row].ids for row in rows]
+                numbers = [first_row + row for row in rows]
+                teller = None if on_text is None else _Teller(self.tokenizer, rows, ids, limits.stop, on_text)
+                on_token = None if teller is None else teller.add
+                written |= zip(rows, generate(read, ids, sampling, limits, numbers, on_token, device), strict=True)
+                if teller is not None:
+                    teller.finish()
+        results = [written[row] for row in range(len(prompts))]
+        return Generated(
+            [prompt.text for prompt in prompts],
+            [self._text(prompt, result) for prompt, result in zip(prompts, results, strict=True)],
+            [result.ids for result in results],
+            [np.array(result.log_probabilities) for result in results],
+            [result.reason for result in results],
+        )
+
+    def _text(self, prompt: Prompt, result: Continuation) -> str:
+        return continuation(self.tokenizer, prompt.ids, result.ids[:-1] if result.reason == "stop" else result.ids)
+
+
+class _Teller:
+    """Tells the text of tokens as they come."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        rows: Sequence[int],
+        prompts: Sequence[Sequence[int]],
+        stop: frozenset[int],
+        on_text: OnText,
+    ) -> None:
+        self._rows, self._stop, self._on_text = rows, stop, on_text
+        self._texts = [ContinuedText(tokenizer, prompt) for prompt in prompts]
+
+    def add(self, place: int, token: int) -> None:
+        if token not in self._stop:
+            self._tell(place, self._texts[place].add(token))
+
+    def finish(self) -> None:
+        for place, text in enumerate(self._texts):
+            self._tell(place, text.rest())
+
+    def _tell(self, place: int, piece: str) -> None:
+        if piece:
+            self._on_text(self._rows[place], piece)
