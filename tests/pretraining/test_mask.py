@@ -138,9 +138,8 @@ def test_losses_and_gradients_are_the_peers(tmp_path):
     terms, found = gradients(parts)
     assert sum(terms.values()) == pytest.approx(out.loss.item(), abs=1e-5)
     with torch.no_grad():
-        words, pairs = objective.scores(parts.tuning.reader, rows)
+        words, pairs = objective.both_scores(parts.tuning.reader, rows)
     assert (words - out.prediction_logits[labels != -100]).abs().max() < 1e-5
-    assert pairs is not None
     assert (pairs - out.seq_relationship_logits).abs().max() < 1e-5
     theirs = {n: p.grad for n, p in peer.named_parameters() if p.grad is not None}
     ours = stored_tensors(heedful_model, found)["model.safetensors"]
@@ -159,7 +158,7 @@ def test_packed_is_unpacked_and_parts_add_up(tmp_path, next_sentence):
         parts.tuning.transformer.double()
     expected_terms, expected = gradients(with_padding, steps=2)
     short = [mask_of(packed).row("train", n, 0) for n in range(len(mask_of(packed).rows["train"]))]
-    batch, _ = mask_of(packed)._collate(short, torch.device("cpu"))
+    batch = mask_of(packed).collated(short, packed.tuning.reader).batch
     assert len(batch.ids_bt) < len(short)  # some share a row
     for parts, accumulate in ((packed, 1), (packed, 3), (with_padding, 4)):
         terms, found = gradients(parts, steps=2, accumulate=accumulate)

@@ -1,0 +1,76 @@
+"""The next word, from those before it: how GPT was pretrained."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from heedful.checkpoints.heads import NewHead
+from heedful.errors import RequestError
+from heedful.evaluation.metrics import ratio_of
+from heedful.models.shape import Shape
+from heedful.nn.heads import Reading
+from heedful.objectives.corpora import row_bytes
+from heedful.objectives.words import Row, Words, WordsTable
+from heedful.text.tokenizer import Tokenizer
+
+
+class CausalTable(WordsTable):
+    kind: Literal["causal"] = "causal"
+    """The next token of running text is asked for, everywhere."""
+
+
+class Causal(Words):
+    Table = CausalTable
+    METRICS = (
+        ratio_of("bits_per_byte", "bits per byte", False, "bits", "bytes"),
+        ratio_of("token_loss", "loss for each token", False, "nll", "words"),
+        ratio_of("token_accuracy", "accuracy on the next token", True, "right", "words", (0.0, 1.0)),
+    )
+    HEAD = "causal"
+
+    def heads(self, reading: Reading) -> Mapping[str, NewHead]:
+        return {self.HEAD: NewHead("language-model", reuse=True)}
+
+    def around(self, tokenizer: Tokenizer, shape: Shape) -> int:
+        """A row begins with the token that begins a text; one that ends its document ends with the token that ends
+        one, and every row where the tokenizer puts one after each text itself."""
+        require_causal(shape, "causal")
+        begin = first_of(tokenizer.cls_id, tokenizer.bos_id, tokenizer.eos_id)
+        end = first_of(tokenizer.sep_id, tokenizer.eos_id)
+        if begin is None or end is None:
+            raise RequestError('objective.kind = "causal" needs a tokenizer with tokens that begin and end a text.')
+        self.begin, self.end, self.always_ends = begin, end, tokenizer.sep_id is not None
+        return 2
+
+    def row(self, name: str, number: int, epoch: int | str) -> Row:
+        rows, text = self.rows[name], self.text_of(name, number)
+        _, end = rows.corpus.document(int(rows.documents_n[number]))
+        ends = self.always_ends or int(rows.ends_n[number]) == end
+        ids_t = np.concatenate([[self.begin], text, [self.end] if ends else []]).astype(np.int64)
+        return Row(ids_t, np.arange(len(ids_t) - 1), ids_t[1:])
+
+    def judge_words(self, scores_nv: Tensor, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
+        columns = super().judge_words(scores_nv, rows)
+        return {**columns, "bits": [nll / np.log(2) for nll in columns["nll"]]}
+
+    def more_columns(self, name: str, numbers: Sequence[int]) -> dict[str, npt.NDArray[np.float64]]:
+        return {"bytes": row_bytes(self.rows[name])[list(numbers)]}
+
+
+def require_causal(shape: Shape, kind: str) -> None:
+    if not shape.causal:
+        raise RequestError(
+            f'objective.kind = "{kind}" needs a model whose tokens see only what came before; choose a GPT shape or '
+            "set model.causal = true."
+        )
+
+
+def first_of(*ids: int | None) -> int | None:
+    """The first that there is."""
+    return next((i for i in ids if i is not None), None)
+
+
+OBJECTIVE = Causal

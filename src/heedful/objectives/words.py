@@ -1,0 +1,236 @@
+"""What the objectives have in common that ask for words of rows of tokens: hidden ones, or the next.
+
+An objective says what a row is: its tokens, at which of them a word is asked for, and which. The loss is a sum over the
+words that are asked for, divided by their number.
+
+Letters: n words that are asked for, v the vocabulary, d the model's width.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from heedful.checkpoints.directory import Checkpoint
+from heedful.errors import RequestError
+from heedful.evaluation.metrics import fill_in
+from heedful.models.flops import forward_flops
+from heedful.models.shape import Shape
+from heedful.objectives.collate import Wanted, collate_rows
+from heedful.objectives.corpora import CorpusText, Stretches, cut_rows
+from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
+from heedful.objectives.rows import EpochRows, padding_share
+from heedful.objectives.texts import TextReader, at_least_float32, in_parts
+from heedful.recipes.schema import ObjectiveTable, Recipe
+from heedful.storage.shared import SharedStore
+from heedful.streams import shuffled
+from heedful.text.tokenizer import Tokenizer
+
+Ints = npt.NDArray[np.int64]
+JUDGED = "judged"
+"""In the place of an epoch's number: what is judged is drawn in the same way every time."""
+_ROWS = 64  # at a time that are only judged
+
+
+class WordsTable(ObjectiveTable):
+    pack: bool = False
+    """Whether several short rows share one row of the batch, each of which sees itself alone. It saves padding where
+    documents are short; the result is the same."""
+    judged_rows: int = Field(1024, ge=1)
+    """Rows of each held-out set, drawn once for all runs, that are judged."""
+
+
+@dataclass(frozen=True)
+class Row:
+    ids_t: Ints
+    places_n: Ints
+    """At which tokens a word is asked for."""
+    words_n: Ints
+    """Which it is."""
+    segments_t: Ints | None = None
+
+
+class Words(Objective):
+    HEAD: ClassVar[str]
+    """The head that says the words, and the term of the loss."""
+    CORPUS = True
+
+    def __init__(self, recipe: Recipe, seed: int, text: CorpusText) -> None:
+        assert isinstance(recipe.objective, WordsTable)
+        self.recipe, self.seed, self.text, self.words_table = recipe, seed, text, recipe.objective
+        self.rows: dict[str, Stretches] = {}
+        self.made: dict[int, Row] = {}
+        """The rows of the step that was asked for last."""
+
+    # What one objective says
+
+    @abstractmethod
+    def around(self, tokenizer: Tokenizer, shape: Shape) -> int:
+        """Makes ready for a model, or refuses it; how many tokens of a row are not of the text."""
+
+    @abstractmethod
+    def row(self, name: str, number: int, epoch: int | str) -> Row:
+        """What a row of a set is in an epoch: a function of (seed, epoch, number) alone."""
+
+    def key(self, name: str, number: int, epoch: int | str) -> tuple[int | str, ...]:
+        """What the draws of a row depend on; those of a held-out set are the same for all seeds."""
+        return (self.seed if name == "train" else 0, name, epoch, number)
+
+    def text_of(self, name: str, number: int) -> Ints:
+        """The tokens of the text of a row."""
+        rows = self.rows[name]
+        return rows.corpus.ids(int(rows.starts_n[number]), int(rows.ends_n[number]))
+
+    # The data
+
+    @classmethod
+    def read(cls, recipe: Recipe, seed: int, store: SharedStore) -> Self:
+        return cls(recipe, seed, CorpusText(recipe.data, store))
+
+    def description(self) -> dict[str, Any]:
+        if self.rows:
+            sizes = {name: len(rows) if name == "train" else len(self.judged(name)) for name, rows in self.rows.items()}
+            tokens = {name: rows.tokens for name, rows in self.rows.items()}
+        else:
+            sizes, tokens = self.text.rough_rows(self.recipe.training.max_length), {}
+        facts = {"name": self.text.name, "sizes": sizes, "fingerprints": self.text.fingerprints()}
+        return {**facts, "tokens": tokens} if tokens else facts
+
+    def texts(self) -> Iterable[str]:
+        return self.text.texts()
+
+    def sample(self, rows: int) -> Self:
+        return type(self)(self.recipe, self.seed, self.text.sample(max(50, rows)))
+
+    # The model
+
+    def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
+        tokenizer, shape, table = checkpoint.tokenizer, checkpoint.transformer.shape, self.recipe.training
+        assert tokenizer is not None
+        if table.max_length > shape.longest:
+            raise RequestError(
+                f"training.max_length = {table.max_length}, but the model reads at most {shape.longest} tokens."
+            )
+        around = self.around(tokenizer, shape)
+        self.pad_id, self.first_position = shape.pad_id, shape.first_position
+        sets = self.text.open(tokenizer, store)
+        counts_v = sets["train"].corpus.token_counts(tokenizer.size) + 1
+        self.log_frequency_v = np.log(counts_v / counts_v.sum())
+        self.rows = {name: cut_rows(stretches, table.max_length - around) for name, stretches in sets.items()}
+        lengths = (self.rows["train"].ends_n - self.rows["train"].starts_n + around).tolist()
+        # What is packed needs no rows of similar length, whose order would be less random.
+        as_one = self.words_table.pack and table.batch_tokens is None
+        lengths = [1] * len(lengths) if as_one else lengths
+        self.batches = EpochRows(lengths, self.seed, table.batch_size, table.batch_tokens)
+
+    # A step
+
+    def epoch_steps(self, epoch: int) -> int:
+        return self.batches.steps(epoch)
+
+    def step(self, number: int) -> Step:
+        numbers = self.batches.of_step(number)
+        self.made = {n: self.row("train", n, self.batches.epoch) for n in numbers}
+        return Step(numbers, [len(self.made[n].ids_t) for n in numbers])
+
+    def counts(self, step: Step) -> dict[str, float]:
+        return {self.HEAD: float(max(1, sum(len(self.made[n].places_n) for n in step.rows)))}
+
+    def losses(
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+    ) -> Iterator[Partial]:
+        for part, numbers in enumerate(in_parts(step.rows, parts)):
+            reseed(part)
+            terms = self.terms(reader, [self.made[n] for n in numbers], counts)
+            yield Partial(torch.stack(list(terms.values())).sum(), {k: v.detach() for k, v in terms.items()})
+
+    def terms(self, reader: TextReader, rows: Sequence[Row], counts: Mapping[str, float]) -> dict[str, Tensor]:
+        """The loss terms of some rows of a step."""
+        with reader.precision():
+            scores_nv = self.scores(reader, self.collated(rows, reader).states(reader.transformer))
+        words_n = torch.from_numpy(np.concatenate([row.words_n for row in rows])).to(reader.device)
+        return {self.HEAD: F.cross_entropy(at_least_float32(scores_nv), words_n, reduction="sum") / counts[self.HEAD]}
+
+    def collated(self, rows: Sequence[Row], reader: TextReader, first: bool = False) -> Wanted:
+        """`first`: of each row the state of its first token is wanted too, before those of its words."""
+        segments = [row.segments_t.tolist() for row in rows if row.segments_t is not None]
+        return collate_rows(
+            [row.ids_t.tolist() for row in rows],
+            segments or None,
+            [[*([0] if first else []), *row.places_n.tolist()] for row in rows],
+            self.pad_id,
+            reader.device,
+            self.recipe.training.max_length if self.words_table.pack else None,
+            self.first_position,
+        )
+
+    def scores(self, reader: TextReader, x_nd: Tensor) -> Tensor:
+        """(n, v)."""
+        model = reader.transformer
+        return model.heads[self.HEAD](x_nd, model.body.embeddings.token.weight)  # type: ignore[no-any-return]
+
+    def forward_flops(self, step: Step, shape: Shape) -> int:
+        read = [len(self.made[n].places_n) for n in step.rows]
+        return forward_flops(shape, step.lengths, read) + 2 * sum(read) * shape.width * shape.vocabulary
+
+    def where(self, step: Step) -> str:
+        numbers = [str(self.rows["train"].documents_n[n] + 1) for n in step.rows[:8]]
+        return f"documents {', '.join(numbers)} of the corpus{' and others' if len(step.rows) > 8 else ''}"
+
+    # How well it went
+
+    def sets(self) -> dict[str, bool]:
+        return {name: True for name in ("dev", "test") if name in (self.rows or self.text.prepared) or name == "dev"}
+
+    def judged(self, name: str) -> Ints:
+        """The numbers of the rows of a set that are judged."""
+        return np.sort(shuffled(len(self.rows[name]), JUDGED)[: self.words_table.judged_rows])
+
+    def judge(self, reader: TextReader, name: str) -> Judgement:
+        numbers = self.judged(name).tolist()
+        rows = [self.row(name, n, JUDGED) for n in numbers]
+        columns = {key: np.zeros(len(rows)) for key in ("nll", "words", "right")}
+        unigram = -sum(self.log_frequency_v[row.words_n].sum() for row in rows)
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i].ids_t))
+        with torch.inference_mode():
+            for at in range(0, len(rows), _ROWS):
+                some = order[at : at + _ROWS]
+                for key, values in self.judge_some(reader, [rows[i] for i in some]).items():
+                    columns.setdefault(key, np.zeros(len(rows)))[some] = values
+        columns |= self.more_columns(name, numbers)
+        metrics = fill_in({"n": len(rows)}, columns, self.metrics)
+        unigram_loss = float(unigram / max(1.0, columns["words"].sum()))
+        return Judgement({**metrics, "unigram_loss": unigram_loss}, [n + 1 for n in numbers], columns)
+
+    def judge_some(self, reader: TextReader, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
+        """By column, a number for each row."""
+        return self.judge_words(self.scores(reader, self.collated(rows, reader).states(reader.transformer)), rows)
+
+    def judge_words(self, scores_nv: Tensor, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
+        words_n = torch.from_numpy(np.concatenate([row.words_n for row in rows])).to(scores_nv.device)
+        nll_n = F.cross_entropy(scores_nv.double(), words_n, reduction="none").cpu().numpy()
+        right_n = (scores_nv.argmax(1) == words_n).cpu().numpy().astype(np.float64)
+        counts = [len(row.words_n) for row in rows]
+        owner_n = np.repeat(np.arange(len(rows)), counts)
+        nll, right = (np.bincount(owner_n, weights=x_n, minlength=len(rows)) for x_n in (nll_n, right_n))
+        return {"nll": nll.tolist(), "right": right.tolist(), "words": [float(count) for count in counts]}
+
+    def more_columns(self, name: str, numbers: Sequence[int]) -> dict[str, npt.NDArray[np.float64]]:
+        """What is known of the rows without the model."""
+        return {}
+
+    def finish(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.tokenizer is not None:
+            checkpoint.tokenizer.max_length = checkpoint.transformer.shape.longest
+
+    def reading(self) -> dict[str, float]:
+        if self.words_table.pack:
+            return {}
+        return {"padding_share": padding_share(self.batches.batches(0), [[n] for n in self.batches.lengths])}
