@@ -28,6 +28,8 @@ class AttentionKind(NamedTuple):
     """Maps from d to d of each token that is looked at, such as its key and its value."""
     pair_products: int = 2
     """Multiplications with d numbers of each token that is looked at, for each row: q k and the weight with v."""
+    replaces_positions: bool = False
+    """Whether it is meant to stand in the place of positions that are added to the embeddings."""
 
 
 def _dot_product(shape: Shape, layer: int, kernels: Kernels) -> nn.Module:
@@ -58,8 +60,8 @@ def _synthesizer(shape: Shape, scores: Scores) -> nn.Module:
 
 ATTENTION_KINDS: dict[str, AttentionKind] = {
     "dot-product": AttentionKind(_dot_product),
-    "rotary": AttentionKind(_rotary),
-    "relative": AttentionKind(_relative),
+    "rotary": AttentionKind(_rotary, replaces_positions=True),
+    "relative": AttentionKind(_relative, replaces_positions=True),
     "synthesizer-dense": AttentionKind(_dense, text_maps=1),
     "synthesizer-random": AttentionKind(_random, row_maps=1, text_maps=1, pair_products=1),
 }
