@@ -3,9 +3,9 @@
 import pytest
 from wirings import synthesizer
 
-from heedful.models.kinds import ATTENTION_KINDS
+from heedful.models.kinds import ATTENTION_KINDS, AttentionKind
 
 
 @pytest.fixture(autouse=True)
 def _further_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ATTENTION_KINDS, "synthesizer", synthesizer)
+    monkeypatch.setitem(ATTENTION_KINDS, "synthesizer", AttentionKind(synthesizer))

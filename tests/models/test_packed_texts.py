@@ -45,7 +45,11 @@ def test_packed_is_unpacked(wiring: str) -> None:
     assert_close(gradients(model, losses[0]), gradients(model, losses[1]))
 
 
-@pytest.mark.parametrize("wiring", ["bert", "gpt2", "rotary encoder"])
+DISTANCES_ALONE = ("rotary encoder", "relative decoder")
+
+
+@pytest.mark.parametrize("wiring", ["bert", "gpt2", "synthesizer-dense decoder", "synthesizer-random encoder",
+                                    *DISTANCES_ALONE])  # fmt: skip
 @pytest.mark.parametrize("lost", ["blocks_bt", "positions_bt"])
 def test_without_blocks_or_positions_it_would_be_noticed(wiring: str, lost: str) -> None:
     """The negative control: texts that see each other, and texts whose positions go on along the row."""
@@ -56,8 +60,8 @@ def test_without_blocks_or_positions_it_would_be_noticed(wiring: str, lost: str)
     difference = max(
         (a - b).abs().max() for a, b in zip(packed.split(model.body(changed).last), alone(model), strict=True)
     )
-    if (wiring, lost) == ("rotary encoder", "positions_bt"):
-        assert difference <= 1e-10  # it sees distances alone
+    if wiring in DISTANCES_ALONE and lost == "positions_bt":
+        assert difference <= 1e-10
     else:
         assert difference > 1e-3
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from test_models import SMALL
-from wirings import DECODER, WIRINGS, Synthesizer, assert_close, draw, gradients, make_model
+from wirings import CAUSAL, DECODER, WIRINGS, Synthesizer, assert_close, draw, gradients, make_model
 
 from heedful.models.batch import Batch
 from heedful.models.body import Memory
@@ -106,12 +106,32 @@ def test_a_kind_of_attention_is_made_for_each_layer() -> None:
         Transformer(replace(SMALL, attention="magic"))
 
 
+@pytest.mark.parametrize("wiring", CAUSAL)
+@pytest.mark.parametrize("packed", [False, True])
+def test_nothing_leaks_from_the_future(wiring: str, packed: bool) -> None:
+    """The gradient of a state with respect to every later embedding is zero, and to its own is not."""
+    model = make_model(WIRINGS[wiring])
+    batch, first = Batch(IDS), model.shape.first_position
+    if packed:
+        blocks, positions = torch.tensor([[1, 1, 2, 2, 2]] * 3), torch.tensor([[0, 1, 0, 1, 2]] * 3) + first
+        batch = Batch(IDS, positions_bt=positions, blocks_bt=blocks)
+    embedded: list[torch.Tensor] = []
+    model.body.embeddings.register_forward_hook(lambda _, args, y: embedded.append(y))
+    y = model.body(batch).last
+    for t in range(IDS.shape[1]):
+        (gradient,) = torch.autograd.grad((y[:, t] ** 3).sum(), embedded[0], retain_graph=True)
+        seen = [s for s in range(IDS.shape[1]) if s <= t and (not packed or (s < 2) == (t < 2))]
+        for s in range(IDS.shape[1]):
+            assert (gradient[:, s].abs().max() > 0) == (s in seen), (t, s)
+
+
 def test_order_matters_by_positions_alone() -> None:
     """Without any positions an encoder is blind to order; each kind of positions opens its eyes."""
     blind = replace(WIRINGS["distilbert"], position_kind="none", width=18)
     order = torch.tensor([3, 0, 4, 1, 2])
-    changes = ({}, {"attention": "rotary"}, {"position_kind": "sinusoidal"}, {"position_kind": "learned"})
-    for change in changes:
+    kinds = ("rotary", "relative", "synthesizer-dense", "synthesizer-random")
+    changes = [{}, *({"attention": kind} for kind in kinds)]
+    for change in (*changes, {"position_kind": "sinusoidal"}, {"position_kind": "learned"}):
         shape = replace(blind, **change)
         model = make_model(shape)
         difference = (model.body(Batch(IDS[:, order])).last - model.body(Batch(IDS)).last[:, order]).abs().max()

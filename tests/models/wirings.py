@@ -67,6 +67,16 @@ WIRINGS: dict[str, Shape] = {
     "counting decoder": replace(SHAPES["roberta"], causal=True, segments=0, pooler=False),
     "synthesizer encoder": replace(SHAPES["distilbert"], attention="synthesizer"),
     "synthesizer decoder": replace(DECODER, attention="synthesizer"),
+    **{
+        f"{kind} {body}": replace(shape, attention=kind, position_kind="none" if kind == "relative" else "learned")
+        for kind in ("relative", "synthesizer-dense", "synthesizer-random")
+        for body, shape in {
+            "encoder": SHAPES["distilbert"],
+            "counting encoder": SHAPES["roberta"],
+            "decoder": DECODER,
+            "counting decoder": replace(SHAPES["roberta"], causal=True, segments=0, pooler=False),
+        }.items()
+    },
 }
 CAUSAL = [name for name, shape in WIRINGS.items() if shape.causal]
 

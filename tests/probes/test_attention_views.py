@@ -17,7 +17,7 @@ import peers
 from attention_samples import TEXTS, make_small
 from heedful.models.batch import Batch
 from heedful.models.body import Memory
-from heedful.models.kinds import ATTENTION_KINDS
+from heedful.models.kinds import ATTENTION_KINDS, AttentionKind
 from heedful.models.shape import Shape
 from heedful.models.stack import Stack
 from heedful.nn.attention import MultiHeadAttention, dot_product
@@ -215,7 +215,7 @@ def test_layers_without_weights_are_said(tmp_path: Path, monkeypatch: pytest.Mon
     def some(shape, layer, kernels):
         return (_Silent if layer == 1 else MultiHeadAttention)(shape.width, shape.heads, 0.0, kernels.attend)
 
-    monkeypatch.setitem(ATTENTION_KINDS, "some", some)
+    monkeypatch.setitem(ATTENTION_KINDS, "some", AttentionKind(some))
     attention = look(make_small(tmp_path, attention="some"), TEXTS[0])
     (view,) = attention.views
     assert view.layers == (0, 2)
@@ -226,7 +226,8 @@ def test_layers_without_weights_are_said(tmp_path: Path, monkeypatch: pytest.Mon
         "Rollout needs weights of every layer that sum to 1, so it is left out.",
         "Layer 2 is not shown: its kind of attention has no weights like the others.",
     )
-    monkeypatch.setitem(ATTENTION_KINDS, "none", lambda shape, layer, kernels: _Silent(shape.width, shape.heads))
+    silent = AttentionKind(lambda shape, layer, kernels: _Silent(shape.width, shape.heads))
+    monkeypatch.setitem(ATTENTION_KINDS, "none", silent)
     with pytest.raises(heedful.RequestError, match="no weights to show"):
         look(make_small(tmp_path, attention="none"), TEXTS[0])
 

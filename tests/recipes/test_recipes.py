@@ -80,7 +80,7 @@ def test_the_smallest_recipe_has_stated_defaults() -> None:
         ({"data__labels": "x"}, ("there is no key data.labels;", "did you mean data.label?")),
         ({"modle": {}}, ("there is no key modle;", "did you mean model?")),
         ({"tokenizer": {"sise": 200}}, ("there is no key tokenizer.sise;", "did you mean tokenizer.size?")),
-        ({"model__heads": "linear"}, ("did you mean model.head?",)),
+        ({"model__haed": "linear"}, ("did you mean model.head?",)),
     ],
 )
 def test_unknown_keys(changes: dict[str, Any], words: tuple[str, ...]) -> None:

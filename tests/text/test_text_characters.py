@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_samples import FRAGMENTS, texts
 
 from heedful.errors import RequestError
 from heedful.text import character_tokenizer, read_tokenizer
+from heedful.text.characters import _ROLE, SPECIAL
+from heedful.text.files import FAMILIES
 
 
 @given(texts)
@@ -44,6 +46,26 @@ def test_special_tokens_come_first_and_are_not_read_from_texts(tmp_path: Path) -
         assert again.decode(tokens.ids) == text
         assert tokens == whole.encode([text])[0]
     assert (again.kind, again.unk_id, again.pad_id) == ("characters", 1, 0)
+
+
+@settings(deadline=None, max_examples=50)
+@given(texts, texts, st.lists(st.sampled_from(list(_ROLE)), unique=True), st.sampled_from(FAMILIES))
+def test_saved_and_read_again_is_exact(
+    tmp_path_factory: pytest.TempPathFactory, text: str, other: str, more: list[str], family: str
+) -> None:
+    """Whatever the family of the model beside it, and whichever special tokens there are."""
+    for special in (SPECIAL, ("[UNK]", *(token for token in more if token != "[UNK]"))):
+        directory = tmp_path_factory.mktemp("tokenizer")
+        tokenizer = character_tokenizer(text, special, family)
+        tokenizer.save(directory)
+        again = read_tokenizer(directory, family)
+        assert again is not None
+        rows = [text, other, "[UNK][PAD]", (text, other), "".join(special)]
+        assert again.encode(rows, offsets=True) == tokenizer.encode(rows, offsets=True)
+        assert again.special == tokenizer.special
+        assert (again.size, again.kind, again.max_length) == (tokenizer.size, "characters", None)
+        assert again.decode(again.encode([text])[0].ids) == text
+        assert again._core.to_str() == tokenizer._core.to_str()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ FILES = {
     "bertweet": ("roberta", bertweet_files(model_max_length=128)),
     "bertweet with added": ("roberta", {**bertweet_files(), "added_tokens.json": {"<mask>": 0, "zz top": 1}}),
 }
-MADE = ("characters", "trained wordpiece", "trained roberta", "trained gpt2")
+MADE = ("characters", "trained wordpiece", "trained roberta", "trained gpt2", "trained heedful")
 ROWS = [text for text in FRAGMENTS if text] + ["the gem <mask> of a film zz top"]
 PAIRS = list(zip(ROWS, reversed(ROWS), strict=True))
 
@@ -83,7 +83,7 @@ def test_hugging_face_reads_the_same(tokenizer: Tokenizer, tmp_path: Path, with_
     if tokenizer.max_length:
         assert peer.model_max_length == tokenizer.max_length
     has_segments = "token_type_ids" in peer("the film")
-    assert has_segments == (tokenizer.family == "bert")
+    assert has_segments == (tokenizer.family in ("bert", "heedful"))
 
 
 def test_negative_control(tmp_path: Path) -> None:
@@ -96,3 +96,35 @@ def test_negative_control(tmp_path: Path) -> None:
     path.write_text(swapped, encoding="utf-8")
     assert read_tokenizer(tmp_path, "bert").encode(["the gem"]) != tokenizer.encode(["the gem"])
     assert differences(tokenizer, AutoTokenizer.from_pretrained(tmp_path), ["the gem", "the"], None) == [0]
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if not name.startswith("bertweet")])
+@pytest.mark.parametrize("form", ["as it came", "saved", "tokenizer.json alone"])
+def test_our_own_family_reads_the_tokenizers_of_all_others(name: str, form: str, tmp_path: Path) -> None:
+    """What stands around a text and what it is called is as in the family that the files are from."""
+    family, files = FILES[name]
+    theirs = read_tokenizer(write(tmp_path, files), family)
+    directory = tmp_path
+    if form != "as it came":
+        (directory := tmp_path / "saved").mkdir()
+        theirs.save(directory)
+    if form == "tokenizer.json alone":
+        for small in ("tokenizer_config.json", "special_tokens_map.json"):
+            (directory / small).unlink()
+    ours = read_tokenizer(directory, "heedful")
+    assert ours.special == theirs.special
+    for rows in (ROWS, PAIRS):
+        assert [t.ids for t in ours.encode(rows)] == [t.ids for t in theirs.encode(rows)]
+
+
+def test_byte_bpe_of_our_own_has_padding_and_a_mask(tmp_path: Path) -> None:
+    (corpus := tmp_path / "corpus.txt").write_text("\n".join(FRAGMENTS * 3), encoding="utf-8")
+    made, plain = (train_bpe([corpus], size, family=family) for size, family in ((402, "heedful"), (400, "gpt2")))
+    assert [made.token(i) for i in range(3)] == ["<|endoftext|>", "<|pad|>", "<|mask|>"]
+    assert (made.bos_id, made.eos_id, made.unk_id, made.pad_id, made.mask_id) == (0, 0, 0, 1, 2)
+    for text in FRAGMENTS:
+        (ours,), (theirs,) = made.encode([text]), plain.encode([text])
+        assert ours.ids == [i + 2 if i else 0 for i in theirs.ids]
+        assert made.decode(ours.ids, skip_special=False) == text
+    (hidden,) = made.encode(["the <|mask|> film"])  # the space before it is part of it
+    assert made.decode(hidden.ids[: hidden.ids.index(2)]) == "the"

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from heedful.checkpoints.dialect import Family, Key
+from heedful.checkpoints.dialect import REQUIRED, Family, Key
 from heedful.checkpoints.families import FAMILIES
 from heedful.errors import RequestError
-from heedful.models.shape import Shape
+from heedful.models.kinds import ATTENTION_KINDS
+from heedful.models.shape import Shape, contradiction
 from heedful.nn.activations import ACTIVATIONS
 
 _FIELD_TYPES = typing.get_type_hints(Shape)
@@ -68,41 +69,53 @@ def read_shape(path: Path, config: Mapping[str, Any], family: Family, pooler: bo
             )
     values: dict[str, Any] = dict(family.fixed)
     for key in family.keys:
-        value = _checked(path, key, config.get(key.key, key.default))
+        value = config.get(key.key, key.default)
+        if value is REQUIRED:
+            raise RequestError(f"{path}: {key.key} is missing; restore the file from its source.")
+        value = _checked(path, key, value)
         for field in (key.field, *key.also):
             values[field] = value
     if values["inner"] is None:
         values["inner"] = 4 * values["width"]
-    if values["width"] % values["heads"]:
-        width, heads = (next(k.key for k in family.keys if k.field == f) for f in ("width", "heads"))
-        raise RequestError(f"{path}: {width} = {values['width']} is not divisible by {heads} = {values['heads']}.")
-    if values["pad_id"] is not None and not values["pad_id"] < values["vocabulary"]:
-        raise RequestError(f"{path}: pad_token_id = {values['pad_id']} is outside the vocabulary.")
-    if values["positions_from"] == "pad" and values["positions"] <= values["pad_id"] + 1:
-        raise RequestError(f"{path}: max_position_embeddings leaves no position after pad_token_id.")
-    return Shape(pooler=pooler, **values)
+    shape = Shape(pooler=pooler, **values)
+    keys = {key.field: key.key for key in family.keys}
+    if wrong := contradiction(shape, lambda field: keys.get(field, field)):
+        raise RequestError(f"{path}: {wrong}.")
+    return shape
 
 
 def _checked(path: Path, key: Key, value: Any) -> Any:
     if value is None and key.optional:
         return None
     wanted, place = _FIELD_TYPES[key.field], f"{path}: {key.key} = {shown(value)}"
-    if wanted is str:
-        if not isinstance(value, str) or value not in ACTIVATIONS:
-            raise RequestError(f"{place} is not supported; heedful knows {', '.join(ACTIVATIONS)}.")
+    choices = _choices(key.field)
+    if choices:
+        if not isinstance(value, str) or value not in choices:
+            raise RequestError(f"{place} is not supported; heedful knows {', '.join(choices)}.")
+        return value
+    if wanted is bool:
+        if not isinstance(value, bool):
+            raise RequestError(f"{place} is neither true nor false.")
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestError(f"{place} is not a number.")
     if wanted in (int, int | None):
-        low = 0 if key.field == "pad_id" else 1
         high = _LARGEST.get(key.field, 10**8)
-        if not isinstance(value, int) or not low <= value <= high:
-            raise RequestError(f"{place} is not a whole number from {low} to {high}.")
+        if not isinstance(value, int) or not key.least <= value <= high:
+            raise RequestError(f"{place} is not a whole number from {key.least} to {high}.")
         return value
     most = 1.0 if "dropout" in key.field else 10.0
     if not 0.0 <= value <= most:
         raise RequestError(f"{place} is not between 0 and {most:g}.")
     return float(value)
+
+
+def _choices(field: str) -> tuple[str, ...]:
+    """The words that a field of `Shape` may be; none if it is not a word."""
+    if field in ("activation", "attention"):
+        return tuple(ACTIVATIONS if field == "activation" else ATTENTION_KINDS)
+    is_word = typing.get_origin(_FIELD_TYPES[field]) is typing.Literal
+    return typing.get_args(_FIELD_TYPES[field]) if is_word else ()
 
 
 def read_labels(path: Path, config: Mapping[str, Any], classes: int) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""How Hugging Face says what we say: the words in which a family's dialect (`bert.py`, `gpt2.py`, …) is written.
+"""How Hugging Face says what we say: the words in which a family's dialect (`bert.py`, `gpt2.py`, …) is written. One
+dialect, `heedful.py`, is our own.
 
 One table serves both directions, so that what can be read can be written, and a tensor that belongs nowhere is noticed.
 """
@@ -54,9 +55,13 @@ def pair(ours: str, *theirs: str, transposed: bool = False) -> list[Entry]:
     ]
 
 
+REQUIRED: Any = ...
+
+
 @dataclass(frozen=True)
 class Key:
-    """A key of config.json that sets a field of `Shape`; `default` is what Hugging Face takes when it is absent."""
+    """A key of config.json that sets a field of `Shape`; `default` is what Hugging Face takes when it is absent. A key
+    that is REQUIRED may not be."""
 
     key: str
     field: str
@@ -65,13 +70,15 @@ class Key:
     """Other fields that take the same value."""
     optional: bool = False
     """null is allowed."""
+    least: int = 1
+    """Of a whole number."""
 
 
 @dataclass(frozen=True)
 class HeadDialect:
     entries: list[Entry]
     """`ours` is relative to the head."""
-    reads: Reads
+    reads: Reads | Callable[[Shape], Reads]
     activation: Callable[[Shape], str] = lambda shape: "tanh"
     bias: bool = True
     input_dropout: bool = True
@@ -99,6 +106,8 @@ class Family:
     {i}."""
     fixed: Mapping[str, Any]
     """Fields of `Shape` that config.json cannot change: the wiring, first of all."""
+    own: bool = False
+    """Whether it is heedful's alone: for the shapes that no family of Hugging Face's can say, and unknown there."""
     tokens_of: str = ""
     """The family whose special tokens its texts have, if not its own: one that `text/` knows."""
     pooler: str = ""
@@ -125,7 +134,7 @@ class Family:
         for key in self.keys:
             value = getattr(shape, key.field)
             wrong += [name for name in key.also if getattr(shape, name) != value]
-            if (value is None and not key.optional) or (key.field == "segments" and value < 1):
+            if (value is None and not key.optional) or (key.field == "segments" and value < key.least):
                 wrong.append(key.field)
         return wrong
 

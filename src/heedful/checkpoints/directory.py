@@ -334,7 +334,7 @@ def write_model(directory: Path, checkpoint: Checkpoint, shared: SharedStore | N
                 save_tensors(tensors, into / file)
         if checkpoint.tokenizer is not None:
             checkpoint.tokenizer.save(into)
-        for name, facts in sentence_files(transformer, checkpoint.tokenizer).items():
+        for name, facts in ({} if family.own else sentence_files(transformer, checkpoint.tokenizer)).items():
             (into / name).parent.mkdir(exist_ok=True)
             (into / name).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         for folder, contents in adapter_folders(checkpoint).items():

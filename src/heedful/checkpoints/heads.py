@@ -75,8 +75,9 @@ def make_head(family: Family, shape: Shape, new: NewHead) -> Head:
 def as_theirs(family: Family, shape: Shape, kind: HeadKind, classes: int) -> Head:
     dialect = family.heads[kind]
     outputs = classes if kind in _CLASSIFIERS else 2 if kind == "next-sentence" else 0
+    reads = dialect.reads(shape) if callable(dialect.reads) else dialect.reads
     activation, input_dropout = dialect.activation(shape), dialect.input_dropout
-    return Head(kind, dialect.reads, outputs, activation, dialect.bias, input_dropout=input_dropout)
+    return Head(kind, reads, outputs, activation, dialect.bias, input_dropout=input_dropout)
 
 
 def check_name(place: str, name: str) -> None:
@@ -204,7 +205,7 @@ def read_note(path: Any, family: Family, name: str, note: Any) -> StoredHead:
         "chunked": [True, False],
         "pairs": list(get_args(Pairs)),
         "input_dropout": [True, False],
-        "file": [SAFETENSORS, HEADS_FILE],
+        "file": [HEADS_FILE] if family.own else [SAFETENSORS, HEADS_FILE],
     }
     for key, values in allowed.items():
         if not isinstance(note[key], (str, bool)) or note[key] not in values:

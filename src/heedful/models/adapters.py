@@ -37,6 +37,7 @@ from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.blocks import Block
 from heedful.nn.linear import Linear
 from heedful.nn.norms import Slot, add
+from heedful.nn.synthesizer import Synthesizer
 
 Place = Literal["attention", "feed_forward"]
 PLACES: tuple[Place, ...] = ("attention", "feed_forward")
@@ -402,15 +403,15 @@ def _put_deltas(block: Block, parts: dict[str, tuple[Weighted, ...]]) -> None:
     thirds = {_THIRDS[name]: some for name, some in parts.items() if name in _THIRDS}
     if isinstance(block.attention, MultiHeadAttention):
         block.attention.qkv.delta = QueryKeyValueDelta(thirds) if thirds else None
-    elif parts.keys() & {*_THIRDS, "attention-output"}:
-        raise RequestError("low-rank changes of attention need attention with queries and keys; leave its maps out.")
+    elif thirds:
+        raise RequestError("low-rank changes of queries, keys and values need attention that has them; leave them out.")
     for name, linear in _linear_maps(block).items():
         linear.delta = LinearDelta(parts[name]) if name in parts else None
 
 
 def _linear_maps(block: Block) -> dict[str, Linear]:
     maps = {"up": block.feed_forward.up, "down": block.feed_forward.down}
-    if isinstance(block.attention, MultiHeadAttention):
+    if isinstance(block.attention, MultiHeadAttention | Synthesizer):
         maps["attention-output"] = block.attention.output
     return maps
 

@@ -1,6 +1,6 @@
 """What a model is made of, in our words: one `Shape` for its body, one `Head` for each head."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:  # listing the shapes must not wait for torch
     from heedful.nn.heads import Pairs, Reads
     from heedful.nn.recurrent import RecurrentKind
 
+_MOST_SCORED = 100_000
 HeadKind = Literal["linear", "two-layer", "masked-word", "next-sentence", "language-model"]
 
 
@@ -65,6 +66,32 @@ class Shape:
         return self.positions - self.first_position
 
 
+def contradiction(shape: Shape, called: Callable[[str], str] = str) -> str:
+    """Which values of a shape cannot be together, in words; "" if all can. `called`: what the reader calls a field."""
+    width, heads, pad = shape.width, shape.heads, shape.pad_id
+    if width % heads:
+        return f"{called('width')} = {width} is not divisible by {called('heads')} = {heads}"
+    if shape.attention == "rotary" and width // heads % 2:
+        return (
+            f'{called("attention")} = "rotary" turns pairs of numbers, and {called("width")} = {width} among '
+            f"{called('heads')} = {heads} leaves each an odd {width // heads}"
+        )
+    if shape.position_kind == "sinusoidal" and width % 2:
+        return f'{called("position_kind")} = "sinusoidal" needs an even {called("width")}, not {width}'
+    if shape.attention == "synthesizer-random" and shape.positions > _MOST_SCORED:
+        return (
+            f'{called("attention")} = "synthesizer-random" has a score for each pair of positions, and '
+            f"{called('positions')} = {shape.positions} is above {_MOST_SCORED}"
+        )
+    if pad is not None and pad >= shape.vocabulary:
+        return f"{called('pad_id')} = {pad} is outside the vocabulary"
+    if shape.positions_from == "pad" and pad is None:
+        return f'{called("positions_from")} = "pad" needs a {called("pad_id")}'
+    if shape.positions_from == "pad" and shape.positions <= shape.first_position:
+        return f"{called('positions')} leaves no position after {called('pad_id')}"
+    return ""
+
+
 @dataclass(frozen=True)
 class Head:
     kind: HeadKind
@@ -108,6 +135,14 @@ def _bert(layers: int, width: int, heads: int) -> Shape:
     )  # fmt: skip
 
 
+def _gpt(layers: int, width: int, heads: int, positions: int, vocabulary: int) -> Shape:
+    return Shape(
+        vocabulary=vocabulary, width=width, layers=layers, heads=heads, inner=4 * width, positions=positions,
+        causal=True, norm="pre", embedding_norm=False, narrow_residuals=True, activation="gelu_new", norm_eps=1e-5,
+        pad_id=None, head_dropout=0.0,
+    )  # fmt: skip
+
+
 NAMED_SHAPES: dict[str, Shape] = {
     "bert-tiny": _bert(2, 128, 2),
     "bert-mini": _bert(4, 256, 4),
@@ -122,9 +157,6 @@ NAMED_SHAPES: dict[str, Shape] = {
         vocabulary=50265, width=768, layers=12, heads=12, inner=3072, positions=514, segments=1,
         positions_from="pad", norm_eps=1e-5, pad_id=1, pooler=True,
     ),
-    "gpt2": Shape(
-        vocabulary=50257, width=768, layers=12, heads=12, inner=3072, positions=1024, causal=True,
-        norm="pre", embedding_norm=False, narrow_residuals=True, activation="gelu_new",
-        norm_eps=1e-5, pad_id=None, head_dropout=0.0,
-    ),
+    "gpt2": _gpt(12, 768, 12, 1024, 50257),
+    "gpt-mini": _gpt(4, 256, 8, 128, 256),
 }  # fmt: skip

@@ -194,7 +194,7 @@ def make_block(shape: Shape, layer: int, kernels: Kernels) -> Block:
         )
         around_memory = around(shape.attention_output_dropout)
     return Block(
-        ATTENTION_KINDS[shape.attention](shape, layer, kernels),
+        ATTENTION_KINDS[shape.attention].make(shape, layer, kernels),
         FeedForward(shape.width, shape.inner, ACTIVATIONS[shape.activation]),
         around(shape.attention_output_dropout),
         around(shape.dropout),

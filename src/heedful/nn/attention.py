@@ -43,7 +43,8 @@ class Attended(NamedTuple):
 
 
 class Attend(Protocol):
-    """How queries, keys and values become an output: a plain function, or a module.
+    """How queries, keys and values become an output: a plain function, or a module, which draws its weights, if it has
+    any, in `draw`.
 
     Returns y (b, h, t, k), and the weights (b, h, t, s) if they are wanted, else None. A query that may look at
     nothing yields zeros.
@@ -61,6 +62,22 @@ class Attend(Protocol):
     ) -> tuple[Tensor, Tensor | None]: ...
 
 
+class DotProduct(Attend, Protocol):
+    """Attention by dot products, to whose scores a bias that broadcasts to (b, h, t, s) may be added."""
+
+    def __call__(
+        self,
+        q_bhtk: Tensor,
+        k_bhsk: Tensor,
+        v_bhsk: Tensor,
+        mask: Tensor | None,
+        places: Places,
+        dropout: float,
+        want_weights: bool,
+        bias: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]: ...
+
+
 def dot_product(
     q_bhtk: Tensor,
     k_bhsk: Tensor,
@@ -69,9 +86,19 @@ def dot_product(
     places: Places,
     dropout: float,
     want_weights: bool,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The reference, as in the paper: softmax(QKᵀ/√d_k) V."""
+    """The reference, as in the paper: softmax(QKᵀ/√d_k) V; with a bias, softmax(QKᵀ/√d_k + B) V."""
     scores_bhts = q_bhtk @ k_bhsk.transpose(-1, -2) / math.sqrt(q_bhtk.shape[-1])
+    if bias is not None:
+        scores_bhts = scores_bhts + bias
+    return attend_by_scores(scores_bhts, v_bhsk, mask, dropout, want_weights)
+
+
+def attend_by_scores(
+    scores_bhts: Tensor, v_bhsk: Tensor, mask: Tensor | None, dropout: float, want_weights: bool
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(scores) V over the keys that the mask shows, wherever the scores are from; answers as `Attend` does."""
     if mask is not None:
         scores_bhts = scores_bhts.masked_fill(~mask, torch.finfo(scores_bhts.dtype).min)
     weights_bhts = torch.softmax(scores_bhts, dim=-1)
@@ -89,13 +116,16 @@ def fused_dot_product(
     places: Places,
     dropout: float,
     want_weights: bool,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """The twin of `dot_product` through PyTorch's fused kernel, which never holds the weights in memory.
 
     On a CPU there is none with dropout, and what PyTorch does instead is slower than the reference.
     """
     if want_weights or (dropout and q_bhtk.device.type == "cpu"):
-        return dot_product(q_bhtk, k_bhsk, v_bhsk, mask, places, dropout, want_weights)
+        return dot_product(q_bhtk, k_bhsk, v_bhsk, mask, places, dropout, want_weights, bias)
+    if bias is not None:
+        mask = (bias if mask is None else torch.where(mask, bias, -torch.inf)).to(q_bhtk.dtype)
     return F.scaled_dot_product_attention(q_bhtk, k_bhsk, v_bhsk, attn_mask=mask, dropout_p=dropout), None
 
 
@@ -175,6 +205,9 @@ class MultiHeadAttention(nn.Module):
     def draw(self, generator: torch.Generator, scale: Scale) -> None:
         draw_linear(self.qkv, generator, scale.sigma)
         draw_linear(self.output, generator, scale.residual)
+        draw_more = getattr(self.attend, "draw", None)  # most ways to attend have no weights
+        if draw_more is not None:
+            draw_more(generator, scale)
 
 
 class MemoryAttention(nn.Module):

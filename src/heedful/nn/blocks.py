@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.activations import Activation
-from heedful.nn.attention import Attend, KeysValues, MemoryAttention, Places, dot_product, fused_dot_product
+from heedful.nn.attention import DotProduct, KeysValues, MemoryAttention, Places, dot_product, fused_dot_product
 from heedful.nn.initial import Scale, draw_linear
 from heedful.nn.linear import Linear
 from heedful.nn.norms import Normalise, Residual, fused_layer_norm, layer_norm
@@ -19,7 +19,7 @@ Read = slice | Tensor
 class Kernels(NamedTuple):
     """Which of two equal computations runs: the written-out reference or its fused twin."""
 
-    attend: Attend
+    attend: DotProduct
     normalise: Normalise
 
 

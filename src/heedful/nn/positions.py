@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoidal and rotary positions (learned ones are a table in `embeddings`).
+"""Where a token stands: sinusoidal, rotary and relative positions (learned ones are a table in `embeddings`).
 
 Letters as in `attention`; p is a position, d an even width.
 """
@@ -6,7 +6,8 @@ Letters as in `attention`; p is a position, d an even width.
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.attention import Attend, Places, fused_dot_product
+from heedful.nn.attention import Attend, DotProduct, Places, fused_dot_product
+from heedful.nn.initial import Scale, draw_table
 
 
 def frequencies(d: int, base: float = 10000.0) -> Tensor:
@@ -68,3 +69,66 @@ class RotaryAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         q, k = rotate(q_bhtk, places[0], self.base), rotate(k_bhsk, places[1], self.base)
         return self.attend(q, k, v_bhsk, mask, places, dropout, want_weights)
+
+
+def bucket_edges(buckets: int, farthest: int) -> tuple[int, ...]:
+    """The first distance of each bucket but the first ("Exploring the Limits of Transfer Learning", section 2.1): half
+    of the buckets have one distance each, the others grow by a constant factor up to `farthest`, the rest is the last.
+
+    In whole numbers: edge k of the n growing ones is the first distance p with pⁿ ≥ exact^(n−k) farthest^k.
+    """
+    exact = buckets // 2
+    n = buckets - exact
+    if not 0 < exact < farthest:
+        raise ValueError(f"{buckets} buckets cannot reach to a distance of {farthest}")
+    edges, p = list(range(1, exact + 1)), exact
+    for k in range(1, n):
+        while p**n < exact ** (n - k) * farthest**k:
+            p += 1
+        edges.append(p)
+    return tuple(edges)
+
+
+class RelativeAttention(nn.Module):
+    """softmax(QKᵀ/√d_k + B) V, B a learned bias for each head and each bucket of distances between query and key.
+
+    Not `both_ways`: all buckets are for the past, as in a body in which nothing else is seen. Both ways: one half is
+    for the keys up to the query, the other for those after it.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        both_ways: bool,
+        buckets: int = 32,
+        farthest: int = 128,
+        attend: DotProduct = fused_dot_product,
+    ) -> None:
+        super().__init__()
+        self.both_ways, self.attend = both_ways, attend
+        self.per_way = buckets // 2 if both_ways else buckets
+        self.edges = bucket_edges(self.per_way, farthest)
+        self.table = nn.Embedding(buckets, heads)
+
+    def buckets(self, places: Places) -> Tensor:
+        """Of each query and key, (t, s) or (b, t, s)."""
+        ahead = places[1][..., None, :] - places[0][..., :, None]
+        distance = ahead.abs() if self.both_ways else (-ahead).clamp(min=0)
+        bucket = torch.bucketize(distance, torch.tensor(self.edges, device=ahead.device), right=True)
+        return bucket + self.per_way * (ahead > 0) if self.both_ways else bucket
+
+    def forward(
+        self,
+        q_bhtk: Tensor,
+        k_bhsk: Tensor,
+        v_bhsk: Tensor,
+        mask: Tensor | None,
+        places: Places,
+        dropout: float,
+        want_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        bias_bhts = self.table(self.buckets(places)).movedim(-1, -3)
+        return self.attend(q_bhtk, k_bhsk, v_bhsk, mask, places, dropout, want_weights, bias_bhts)
+
+    def draw(self, generator: torch.Generator, scale: Scale) -> None:
+        draw_table(self.table, generator, scale.sigma)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from heedful import plugins
 from heedful.errors import RequestError
-from heedful.recipes.schema import DataTable, Range, Recipe, SourceTable, StudyTable
+from heedful.recipes.schema import DataTable, Range, Recipe, SourceTable, StudyTable, TokenizerTable
 
 
 def builtin_names() -> list[str]:
@@ -222,6 +222,7 @@ def explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
     return f"{key} = {mistake['input']!r} is not right: {words}."
 
 
+_SIZE = TokenizerTable.model_fields["size"].default
 _PLUGIN_KEYS = ("objective.kind", "tuning.method")
 _TYPES = {
     "int_type": "it must be a whole number",
@@ -272,6 +273,10 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         raise RequestError(f"[tokenizer] goes with model.shape; {model.name} brings its own.")
     if model.shape is not None and model.revision is not None:
         raise RequestError("model.revision goes with model.name.")
+    if model.name is not None and model.sizes():
+        raise RequestError(f"model.{next(iter(model.sizes()))} goes with model.shape; {model.name} has its own sizes.")
+    if tokenizer is not None and tokenizer.kind in (None, "characters") and tokenizer.size != _SIZE:
+        raise RequestError('tokenizer.size goes with tokenizer.kind = "wordpiece" or "bpe".')
     if model.rnn_width is not None and model.recurrent is None:
         raise RequestError('model.rnn_width goes with model.pooling = "lstm", "bilstm", "gru" or "bigru".')
     objective = plugins.find("objective", recipe.objective.kind)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 Pooling = Literal["cls", "first", "mean", "max", "last"]
 RecurrentPooling = Literal["lstm", "bilstm", "gru", "bigru"]
 """These have weights of their own, which belong to a head."""
+Attention = Literal["dot-product", "rotary", "relative", "synthesizer-dense", "synthesizer-random"]
 
 
 class Table(BaseModel):
@@ -20,7 +21,30 @@ class ModelTable(Table):
     name: str | None = None
     """A directory, a hub id, or a name that `heedful models` lists. Either this or `shape`."""
     shape: str | None = None
-    """A named shape (`heedful models` lists them) with random weights drawn from the run's seed; needs [tokenizer]."""
+    """A named shape (`heedful models` lists them) with random weights drawn from the run's seed; needs [tokenizer]. The
+    keys `layers` to `body_dropout` change its sizes and its wiring. What Hugging Face has no family for, such as other
+    kinds of attention, is saved so that heedful alone reads it."""
+    layers: int | None = Field(None, ge=1, le=1000)
+    """How many blocks. Default: as the shape has them."""
+    width: int | None = Field(None, ge=1, le=100_000)
+    """The width of the states, which the heads divide among them. Default: as the shape has it."""
+    heads: int | None = Field(None, ge=1, le=4096)
+    """Heads of attention in each block. Default: as the shape has them."""
+    inner: int | None = Field(None, ge=1, le=1_000_000)
+    """The width inside the feed-forward networks. Default: as the shape has it, or 4 × `width` where that is given."""
+    positions: int | None = Field(None, ge=2, le=1_000_000)
+    """The most tokens that a text may have, which is the number of learned positions; "roberta-base" counts them from
+    its padding, so that there are fewer by one and the padding's id. Default: as the shape has them."""
+    attention: Attention | None = None
+    """The kind of self-attention: "dot-product"; "rotary", queries and keys turned by their positions; "relative", a
+    learned bias for each head and distance added to the scores; "synthesizer-dense", weights that a token makes of its
+    own state for each position; "synthesizer-random", a learned table of scores for each pair of positions. Default:
+    "dot-product"."""
+    position_kind: Literal["learned", "sinusoidal", "none"] | None = None
+    """What is added to the embeddings of tokens: a learned vector for each position, sines of it, or nothing. Default:
+    "none" with attention = "rotary" or "relative", else as the shape has it."""
+    body_dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout everywhere in the body where the shape has any. Default: the shape's own, 0.1."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     pooling: Literal[Pooling, RecurrentPooling] | None = None
@@ -40,19 +64,28 @@ class ModelTable(Table):
     dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout before the classifier. Default: what the checkpoint's config says."""
 
+    def sizes(self) -> dict[str, int | float | str]:
+        """What is said of the sizes and the wiring of `shape`, by key."""
+        return {key: value for key in SIZES if (value := getattr(self, key)) is not None}
+
     @property
     def recurrent(self) -> RecurrentPooling | None:
         """The pooling, if it is a recurrent network."""
         return cast(RecurrentPooling, self.pooling) if self.pooling in get_args(RecurrentPooling) else None
 
 
+SIZES = ("layers", "width", "heads", "inner", "positions", "attention", "position_kind", "body_dropout")
+"""The keys of [model] that change a named shape."""
+
+
 class TokenizerTable(Table):
     name: str | None = None
     """Take the tokenizer of this model (directory, hub id or name)."""
-    kind: Literal["wordpiece", "bpe"] | None = None
-    """Or train one on the training texts: WordPiece (lower-cased) or byte-level BPE."""
+    kind: Literal["wordpiece", "bpe", "characters"] | None = None
+    """Or make one from the training texts: WordPiece (lower-cased), byte-level BPE, or a token for each character that
+    occurs in them, white space and line ends too, with nothing put around a text."""
     size: int = Field(8000, ge=100, le=200_000)
-    """Entries of a trained tokenizer."""
+    """Entries of a trained tokenizer. Characters are as many as there are."""
 
 
 class SourceTable(Table):

@@ -22,7 +22,9 @@ SPECIAL = {
         "mask": "<mask>",
     },
     "gpt2": {"bos": _END, "eos": _END, "unk": _END},
+    "heedful": {"bos": _END, "eos": _END, "unk": _END, "pad": "<|pad|>", "mask": "<|mask|>"},
 }
+_MASKS = frozenset(special["mask"] for special in SPECIAL.values() if "mask" in special)
 
 
 def byte_bpe(
@@ -51,7 +53,7 @@ def byte_bpe(
 
 def special_token(token: str) -> AddedToken:
     # The space before a mask belongs to it, or the model would see a lone space that it never saw in training.
-    return AddedToken(token, special=True, lstrip=token == SPECIAL["roberta"]["mask"])
+    return AddedToken(token, special=True, lstrip=token in _MASKS)
 
 
 def read_byte_bpe(vocabulary_path: Path, merges_path: Path, settings: Settings, family: str) -> Tokenizer:
@@ -60,6 +62,8 @@ def read_byte_bpe(vocabulary_path: Path, merges_path: Path, settings: Settings, 
     settings.refuse("add_eos_token", False)
     vocabulary = _vocabulary(vocabulary_path)
     merges = _merges(merges_path, vocabulary, vocabulary_path)
+    if family == "heedful" and SPECIAL["roberta"]["cls"] in vocabulary:
+        family = "roberta"  # whose files they are says what stands around a text
     defaults = {role: special_token(token) for role, token in SPECIAL[family].items()}
     optional = {"mask"} if family == "roberta" else set(defaults)
     listed = {token.content for token in settings.added.values()}
@@ -67,7 +71,7 @@ def read_byte_bpe(vocabulary_path: Path, merges_path: Path, settings: Settings, 
         if defaults[role].content not in vocabulary and defaults[role].content not in listed:
             del defaults[role]
     special = defaults | settings.special
-    for role in () if family == "gpt2" else ("cls", "sep"):
+    for role in ("cls", "sep") if family == "roberta" else ():
         if special[role].content not in vocabulary:
             raise missing_token(vocabulary_path, role, special[role].content, settings)
     names = {role: token.content for role, token in special.items()}

@@ -8,6 +8,8 @@ from tokenizers import AddedToken, decoders, models, processors
 from heedful.errors import RequestError
 from heedful.text.tokenizer import Tokenizer
 
+SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
+"""For a model of its own: padding, unknown characters, where a text begins and ends, what is hidden of it."""
 _ROLE = {
     "[PAD]": ("pad",),
     "[UNK]": ("unk",),
@@ -25,7 +27,9 @@ _ROLE = {
 }
 
 
-def character_tokenizer(text: str | Iterable[str], special: Sequence[str] = ("[PAD]", "[UNK]")) -> Tokenizer:
+def character_tokenizer(
+    text: str | Iterable[str], special: Sequence[str] = ("[PAD]", "[UNK]"), family: str | None = None
+) -> Tokenizer:
     """A vocabulary of `special`, then the characters of `text` (white space and line ends too) by code point.
 
     Decoding is exact for these characters; others become the unknown token, which `special` must have. A special token
@@ -51,4 +55,4 @@ def character_tokenizer(text: str | Iterable[str], special: Sequence[str] = ("[P
     core.decoder = decoders.Fuse()
     core.post_processor = processors.TemplateProcessing(single=["$A:0"], pair=["$A:0", "$B:1"], special_tokens=[])
     core.add_special_tokens([AddedToken(token, special=True) for token in special])
-    return Tokenizer(core, roles, split_special=True)
+    return Tokenizer(core, roles, family=family, split_special=True)

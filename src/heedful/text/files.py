@@ -10,12 +10,12 @@ from heedful.text.settings import read_settings
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.wordpiece import read_wordpiece
 
-FAMILIES = ("bert", "roberta", "distilbert", "gpt2")
+FAMILIES = ("bert", "roberta", "distilbert", "gpt2", "heedful")
 
 
 def read_tokenizer(directory: Path, family: str) -> Tokenizer | None:
     """None if the directory holds no vocabulary. `family` settles what the files leave open: which special tokens stand
-    around a text, and what they are called."""
+    around a text, and what they are called. To "heedful" any of the families' tokens will do."""
     if family not in FAMILIES:
         raise RequestError(f"There is no tokenizer for the family {family!r}; choose one of {', '.join(FAMILIES)}.")
     directory = Path(directory)

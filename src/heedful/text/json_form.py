@@ -19,6 +19,7 @@ _DEFAULTS = {
     "distilbert": wordpiece.SPECIAL,
     "roberta": bytelevel.SPECIAL["roberta"],
     "gpt2": bytelevel.SPECIAL["gpt2"],
+    "heedful": {},  # the directory says what plays which role
 }
 
 
@@ -32,12 +33,21 @@ def read_json_form(path: Path, settings: Settings, family: str) -> Tokenizer:
     core = _build(path, content)
     _check_ids(path, content, core)
     special = dict(settings.special)
-    for role, token in _DEFAULTS[family].items():
+    defaults = _DEFAULTS[family] if family != "heedful" or special else _guess_roles(core)
+    for role, token in defaults.items():
         if role not in special and core.token_to_id(token) is not None:
             special[role] = AddedToken(token, special=True)
     add_tokens(core, settings, path, special)
     names = {role: token.content for role, token in special.items()}
     return Tokenizer(core, names, family=family, **settings.general)
+
+
+def _guess_roles(core: tokenizers.Tokenizer) -> dict[str, str]:
+    """The special tokens of the first family all of whose tokens the vocabulary has; none where there is no such."""
+    for names in _DEFAULTS.values():
+        if names and all(core.token_to_id(token) is not None for token in names.values()):
+            return names
+    return {}
 
 
 def _build(path: Path, content: dict[str, Any]) -> tokenizers.Tokenizer:

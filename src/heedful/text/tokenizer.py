@@ -19,8 +19,8 @@ Text = str | tuple[str, str]
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The parts that a special token can play; Hugging Face's files call them `bos_token`, `eos_token`, …"""
 
-_SEGMENTED = {"bert"}
-"""The families whose models read segments; to the others Hugging Face passes ids and mask alone."""
+_SEGMENTED = {"bert", "heedful"}
+"""The families whose models may read segments; to the others Hugging Face passes ids and mask alone."""
 
 
 @dataclass(slots=True)

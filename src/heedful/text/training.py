@@ -21,6 +21,7 @@ _ORDER = {
     "bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "roberta": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
     "gpt2": ("<|endoftext|>",),
+    "heedful": ("<|endoftext|>", "<|pad|>", "<|mask|>"),
 }
 """The special tokens take the first ids; RoBERTa's model knows that its padding is 1."""
 
@@ -42,8 +43,8 @@ def train_wordpiece(
     The `alphabet` most frequent characters become tokens, at the start of a word and inside it; a word with any other
     character is unknown. A piece is made only from a pair of pieces seen `min_frequency` times.
     """
-    if family not in ("bert", "distilbert"):
-        raise RequestError(f"The family {family!r} has no WordPiece; choose bert or distilbert.")
+    if family not in ("bert", "distilbert", "heedful"):
+        raise RequestError(f"The family {family!r} has no WordPiece; choose bert, distilbert or heedful.")
     _require_text(files)
     special = _ORDER["bert"]
     names = dict(pieces.SPECIAL)

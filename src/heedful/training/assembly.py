@@ -11,12 +11,14 @@ from heedful import plugins
 from heedful.checkpoints.catalog import CATALOG
 from heedful.checkpoints.directory import Checkpoint, read_model
 from heedful.checkpoints.finding import find, fingerprint
-from heedful.checkpoints.fresh import fresh_model
+from heedful.checkpoints.fresh import fresh_model, shape_from
 from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
 from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
+from heedful.text.characters import SPECIAL as CHARACTER_SPECIAL
+from heedful.text.characters import character_tokenizer
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_on_texts
@@ -77,10 +79,11 @@ def _facts(recipe: Recipe, seed: int, origin: str) -> dict[str, Any]:
         return {"model": origin}
     table = recipe.tokenizer
     assert table is not None  # the recipe was refused otherwise
+    shape = [recipe.model.shape, recipe.model.sizes()]
     if table.name is not None:
-        return {"model": [recipe.model.shape, fingerprint(find(table.name))]}
+        return {"model": [*shape, fingerprint(find(table.name))]}
     drawn = seed if recipe.data.redrawn else None
-    return {"model": [recipe.model.shape, table.model_dump(mode="json"), recipe.data.model_dump(mode="json"), drawn]}
+    return {"model": [*shape, table.model_dump(mode="json"), recipe.data.model_dump(mode="json"), drawn]}
 
 
 def _model(
@@ -94,8 +97,10 @@ def _model(
         checkpoint = read_model(directory, heads, seed=seed)
     else:
         assert table.shape is not None  # the recipe was refused otherwise
-        checkpoint = fresh_model(table.shape, heads, lambda family: _tokenizer(recipe, objective, family), seed)
-    return checkpoint, table.name or f"shape {table.shape}", origin
+        shape = shape_from(table.shape, table.sizes())
+        checkpoint = fresh_model(shape, heads, lambda family: _tokenizer(recipe, objective, family), seed)
+    sizes = ", ".join(f"{key} {value}" for key, value in table.sizes().items())
+    return checkpoint, table.name or f"shape {table.shape}{f' ({sizes})' if sizes else ''}", origin
 
 
 def _tokenizer(recipe: Recipe, objective: Objective, family: str) -> Tokenizer:
@@ -106,5 +111,7 @@ def _tokenizer(recipe: Recipe, objective: Objective, family: str) -> Tokenizer:
         if tokenizer is None:
             raise RequestError(f"tokenizer.name = {table.name!r}: there is no tokenizer in it.")
         return tokenizer
+    if table.kind == "characters":
+        return character_tokenizer(objective.texts(), CHARACTER_SPECIAL, family)
     assert table.kind is not None
     return train_on_texts(objective.texts(), table.kind, table.size, family)

@@ -58,7 +58,7 @@ FAMILY = Family(
     name="bert",
     prefix="bert.",
     mark=r"bert\.",
-    keys=(*BERT_KEYS, Key("pad_token_id", "pad_id", 0, optional=True)),
+    keys=(*BERT_KEYS, Key("pad_token_id", "pad_id", 0, optional=True, least=0)),
     only=BERT_ONLY,
     inert=COMMON_INERT
     | {"directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"}

@@ -49,7 +49,7 @@ FAMILY = Family(
         Key("attention_dropout", "attention_dropout", 0.1),
         Key("seq_classif_dropout", "head_dropout", 0.2),
         Key("initializer_range", "initializer_range", 0.02),
-        Key("pad_token_id", "pad_id", 0, optional=True),
+        Key("pad_token_id", "pad_id", 0, optional=True, least=0),
     ),
     only=COMMON_ONLY,
     # Sinusoidal positions are stored as a table like any other, so that the switch only matters to a new model.

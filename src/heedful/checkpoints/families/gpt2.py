@@ -46,7 +46,7 @@ FAMILY = Family(
         Key("embd_pdrop", "embedding_dropout", 0.1),
         Key("attn_pdrop", "attention_dropout", 0.1),
         Key("initializer_range", "initializer_range", 0.02),
-        Key("pad_token_id", "pad_id", None, optional=True),
+        Key("pad_token_id", "pad_id", None, optional=True, least=0),
     ),
     only={
         **COMMON_ONLY,

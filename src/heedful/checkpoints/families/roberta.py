@@ -9,7 +9,7 @@ FAMILY = Family(
     mark=r"roberta\.",
     # The padding id is also where positions are counted from, so here it may not be null.
     keys=(*(k if k.key != "vocab_size" else Key("vocab_size", "vocabulary", 50265) for k in BERT_KEYS),
-          Key("pad_token_id", "pad_id", 1)),
+          Key("pad_token_id", "pad_id", 1, least=0)),
     only=BERT_ONLY,
     inert=COMMON_INERT,
     body=bert_body,
