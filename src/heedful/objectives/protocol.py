@@ -117,6 +117,10 @@ class Objective(ABC):
         """The training texts, for a tokenizer that is trained on them."""
         raise RequestError("this objective has no texts to train a tokenizer on; name one in [tokenizer].")
 
+    def special_tokens(self) -> Sequence[str]:
+        """Tokens that stand for no text, which a tokenizer that is trained must have beside those of its family."""
+        return ()
+
     # The model
 
     @abstractmethod

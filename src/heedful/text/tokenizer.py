@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import models
+from tokenizers import AddedToken, models
 
 from heedful.errors import RequestError
 from heedful.text.pieces import Pieces
@@ -83,6 +83,13 @@ class Tokenizer:
         self.eos_id = self._role("eos")
         # Reading the segments of every row costs as much as its ids, and for single texts they are nearly always zeros.
         self._plain_segments = not any(core.encode("a").type_ids)
+
+    def add_special(self, tokens: Sequence[str]) -> None:
+        """Tokens that stand for no text, after those that there are; for a vocabulary that no model has read yet."""
+        if tokens:
+            self._core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in tokens])
+            for name in ("size", "_special_ids", "fingerprint"):
+                self.__dict__.pop(name, None)
 
     def _role(self, role: str) -> int | None:
         return self.id(self.special[role]) if role in self.special else None

@@ -112,6 +112,8 @@ def _tokenizer(recipe: Recipe, objective: Objective, family: str) -> Tokenizer:
             raise RequestError(f"tokenizer.name = {table.name!r}: there is no tokenizer in it.")
         return tokenizer
     if table.kind == "characters":
-        return character_tokenizer(objective.texts(), CHARACTER_SPECIAL, family)
+        return character_tokenizer(objective.texts(), [*CHARACTER_SPECIAL, *objective.special_tokens()], family)
     assert table.kind is not None
-    return train_on_texts(objective.texts(), table.kind, table.size, family)
+    tokenizer = train_on_texts(objective.texts(), table.kind, table.size, family)
+    tokenizer.add_special(objective.special_tokens())
+    return tokenizer

@@ -1,0 +1,103 @@
+"""The objective "span": what is taken out can be put back, in every style, with every tokenizer; and its runs."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corpus_samples import corpus_recipe, write_text
+from heedful.errors import RequestError
+from heedful.objectives.span import Span
+from heedful.storage.shared import SharedStore
+from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.run import execute
+from killing import survive
+
+SEED = 7
+SHAPE = {"shape": "gpt-mini", "layers": 2, "width": 32, "heads": 2, "positions": 256, "attention": "rotary"}
+KINDS = {"characters": {"kind": "characters", "size": None}, "bpe": {"kind": "bpe", "size": 300}}
+
+
+def recipe_in(folder: Path, objective: dict[str, Any], kind: str = "characters", **training: Any):
+    corpus = folder / "corpus.txt"
+    if not corpus.exists():
+        write_text(corpus)
+    return corpus_recipe(corpus, {"kind": "span", **objective}, model=SHAPE, tokenizer=KINDS[kind], **training)
+
+
+def assembled(folder: Path, objective: dict[str, Any], kind: str = "characters", **training: Any) -> Assembly:
+    recipe, store = recipe_in(folder, objective, kind, **training), SharedStore(folder / "shared")
+    parts = assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+    parts.tuning.train(False)
+    return parts
+
+
+def put_back(ids: list[int], objective: Span) -> list[int]:
+    """The text that a sequence was made of."""
+    mask, sentinels = objective.mask_id, set(objective.sentinels)
+    ids = ids[1:] if objective.begin is not None else ids
+    assert ids[-1] == mask
+    if objective.table.style == "one":
+        first, second, last = (i for i, token in enumerate(ids) if token == mask)
+        return ids[:first] + ids[second + 1 : last] + ids[first + 1 : second]
+    middle = ids.index(mask)
+    spans: dict[int, list[int]] = {}
+    for token in ids[middle + 1 : -1]:
+        if token in sentinels:
+            current = spans[token] = []
+        else:
+            current.append(token)
+    return [t for token in ids[:middle] for t in (spans.pop(token) if token in sentinels else [token])]
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("style", ["one", "sentinels"])
+@pytest.mark.parametrize("cut", [True, False])
+def test_what_is_taken_out_can_be_put_back(tmp_path, kind, style, cut):
+    parts = assembled(tmp_path, {"style": style, "cut": cut}, kind, max_length=96)
+    objective = parts.objective
+    assert isinstance(objective, Span)
+    shares, lengths = [], set()
+    for name, rows in objective.rows.items():
+        for number in range(len(rows)):
+            for epoch in range(5):
+                row, text = objective.row(name, number, epoch), objective.text_of(name, number).tolist()
+                assert len(row.ids_t) <= 96
+                whole = put_back(row.ids_t.tolist(), objective)
+                assert whole == (text[: len(whole)] if cut else text)
+                assert np.array_equal(row.words_n, row.ids_t[row.places_n + 1])
+                markers = {objective.mask_id, *objective.sentinels}
+                asked = [t for t in row.words_n.tolist() if t not in markers]
+                assert row.words_n[-1] == objective.mask_id
+                assert asked
+                if len(whole) > 12:
+                    shares.append(len(asked) / len(whole))
+                lengths.add(len(whole))
+    assert np.mean(shares) == pytest.approx(objective.share, abs=0.03)
+    assert (len(lengths) > 30) or not cut or kind == "bpe"
+
+
+def test_everything_can_be_asked_for(tmp_path):
+    parts = assembled(tmp_path, {"asked": "everything"}, max_length=96)
+    assert isinstance(parts.objective, Span)
+    row = parts.objective.row("train", 3, 0)
+    assert np.array_equal(row.places_n, np.arange(len(row.ids_t) - 1))
+    assert np.array_equal(row.words_n, row.ids_t[1:])
+
+
+@pytest.mark.parametrize("objective", [{}, {"style": "sentinels", "pack": True}])
+def test_killed_and_resumed_to_the_bit(tmp_path, objective):
+    recipe = recipe_in(tmp_path, objective, max_length=96)
+    execute(recipe, SEED, tmp_path / "whole", command="test", quiet=True)
+    survive(2, recipe, tmp_path / "killed", tmp_path / "whole", random.Random(1))
+
+
+def test_a_model_without_mask_token_is_refused(tmp_path):
+    corpus = write_text(tmp_path / "corpus.txt")
+    shape = {"shape": "gpt-mini", "layers": 1, "width": 16, "heads": 2}
+    recipe = corpus_recipe(corpus, {"kind": "span"}, model=shape, tokenizer={"kind": "bpe", "size": 300})
+    store = SharedStore(tmp_path / "shared")
+    with pytest.raises(RequestError, match="needs a tokenizer with a mask token"):
+        assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
