@@ -107,6 +107,10 @@ class CorpusText:
             sets["train"], sets["dev"] = hold_out(opened["train"], self.data.dev_share, self.data.split_seed)
         return sets
 
+    def open_all(self, tokenizer: Tokenizer, store: SharedStore) -> Corpus:
+        """The training text, with nothing held out."""
+        return self._corpus("train", tokenizer, store)
+
     def _corpus(self, name: str, tokenizer: Tokenizer, store: SharedStore) -> Corpus:
         place = self.prepared[name]
         if place is not None:

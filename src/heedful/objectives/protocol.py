@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -84,8 +84,8 @@ class Objective(ABC):
     """Whether its data are tables with columns of texts and labels, which may be guessed."""
     TASKS: ClassVar[bool] = False
     """Whether its data are several sets, in [[data.tasks]]."""
-    CORPUS: ClassVar[bool] = False
-    """Whether its data are running text, in data.corpus."""
+    CORPUS: ClassVar[Literal["none", "all", "beside"]] = "none"
+    """Whether running text, in data.corpus, is all of its data, or may stand beside them."""
     CONVEX: ClassVar[bool] = False
     """Whether its loss is convex in what its heads say and it has `everything`, so that linear heads can be solved."""
 

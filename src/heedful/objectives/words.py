@@ -60,7 +60,7 @@ class Row:
 class Words(Objective):
     HEAD: ClassVar[str]
     """The head that says the words, and the term of the loss."""
-    CORPUS = True
+    CORPUS = "all"
 
     def __init__(self, recipe: Recipe, seed: int, text: CorpusText) -> None:
         assert isinstance(recipe.objective, WordsTable)

@@ -277,6 +277,8 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         raise RequestError(f"model.{next(iter(model.sizes()))} goes with model.shape; {model.name} has its own sizes.")
     if tokenizer is not None and tokenizer.kind in (None, "characters") and tokenizer.size != _SIZE:
         raise RequestError('tokenizer.size goes with tokenizer.kind = "wordpiece" or "bpe".')
+    if tokenizer is not None and tokenizer.prefix_space and tokenizer.kind != "bpe":
+        raise RequestError('tokenizer.prefix_space goes with tokenizer.kind = "bpe".')
     if model.rnn_width is not None and model.recurrent is None:
         raise RequestError('model.rnn_width goes with model.pooling = "lstm", "bilstm", "gru" or "bigru".')
     objective = plugins.find("objective", recipe.objective.kind)
@@ -320,9 +322,9 @@ def _check_data(data: DataTable, has_tasks: bool, kind: str) -> None:
 _OF_TABLES = ("name", "train", "pair", "label", "kind", "header", "quotes", "options", "limit", "fraction", "redraw")
 
 
-def _check_corpus(data: DataTable, reads_text: bool, kind: str) -> None:
-    """`reads_text`: whether an objective of this kind learns from running text alone."""
-    if reads_text:
+def _check_corpus(data: DataTable, text: str, kind: str) -> None:
+    """`text`: what running text is for an objective of this kind, see `Objective.CORPUS`."""
+    if text == "all":
         if not data.corpora:
             raise RequestError(
                 f'data.corpus is missing: objective.kind = "{kind}" learns from running text; name files.'
@@ -330,7 +332,7 @@ def _check_corpus(data: DataTable, reads_text: bool, kind: str) -> None:
         foreign = [key for key in _OF_TABLES if getattr(data, key) != SourceTable.model_fields[key].default]
         if foreign:
             raise RequestError(f'data.{foreign[0]} means nothing with objective.kind = "{kind}"; leave it out.')
-    else:
+    elif text == "none":
         for key in ("corpus", "separator", "deduplicate"):
             if getattr(data, key) != DataTable.model_fields[key].default:
                 raise RequestError(f'data.{key} means nothing with objective.kind = "{kind}"; leave it out.')

@@ -86,6 +86,9 @@ class TokenizerTable(Table):
     occurs in them, white space and line ends too, with nothing put around a text."""
     size: int = Field(8000, ge=100, le=200_000)
     """Entries of a trained tokenizer. Characters are as many as there are."""
+    prefix_space: bool = False
+    """Of byte-level BPE that is trained: whether a space is put before every text, so that a word is spelled the same
+    at its beginning as inside it."""
 
 
 class SourceTable(Table):

@@ -117,14 +117,15 @@ def train_bpe(
     return Tokenizer(core, names, family=family, max_length=max_length)
 
 
-def train_on_texts(texts: Iterable[str], kind: str, size: int, family: str) -> Tokenizer:
+def train_on_texts(texts: Iterable[str], kind: str, size: int, family: str, prefix_space: bool = False) -> Tokenizer:
     """A vocabulary ("wordpiece" or "bpe") from texts that are read once, one after another."""
     with TemporaryDirectory(prefix="heedful-") as scratch:
         corpus = Path(scratch) / "texts.txt"
         with corpus.open("w", encoding="utf-8") as file:
             file.writelines(f"{' '.join(text.split())}\n" for text in texts)
-        train = train_wordpiece if kind == "wordpiece" else train_bpe
-        return train([corpus], size, family=family)
+        if kind == "wordpiece":
+            return train_wordpiece([corpus], size, family=family)
+        return train_bpe([corpus], size, family=family, prefix_space=prefix_space)
 
 
 def _stays_inside(core: tokenizers.Tokenizer, character: str) -> bool:

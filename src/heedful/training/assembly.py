@@ -114,6 +114,6 @@ def _tokenizer(recipe: Recipe, objective: Objective, family: str) -> Tokenizer:
     if table.kind == "characters":
         return character_tokenizer(objective.texts(), [*CHARACTER_SPECIAL, *objective.special_tokens()], family)
     assert table.kind is not None
-    tokenizer = train_on_texts(objective.texts(), table.kind, table.size, family)
+    tokenizer = train_on_texts(objective.texts(), table.kind, table.size, family, table.prefix_space)
     tokenizer.add_special(objective.special_tokens())
     return tokenizer

@@ -1,0 +1,94 @@
+"""Questions and their answers, both free text: files of two columns, or a named set."""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from heedful.data.files import columns_of, find_rule, read_rows
+from heedful.data.named import data_folder
+from heedful.errors import RequestError
+
+NAMED = {
+    "birthplaces": {
+        "train": "birthplaces/birth_places_train.tsv",
+        "dev": "birthplaces/birth_dev.tsv",
+    }
+}
+"""In the folder HEEDFUL_DATA. The questions of the official test set have no public answers."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """One split."""
+
+    questions: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(json.dumps([self.questions, self.answers]).encode()).hexdigest()
+
+
+def load_questions(
+    name: str | None,
+    files: dict[str, str],
+    question: str | None = None,
+    answer: str | None = None,
+    header: bool | None = None,
+    quotes: bool | None = None,
+) -> dict[str, Questions]:
+    """Each split that there is: of a named set, or of `files`. Without column names, the first column asks and the
+    second answers."""
+    paths = _named(name) if name else {split: Path(file) for split, file in files.items()}
+    if "train" not in paths:
+        raise RequestError("[data] needs train, a file of questions and answers, or name.")
+    return {split: read_questions(path, question, answer, header, quotes) for split, path in paths.items()}
+
+
+def read_questions(
+    path: Path, question: str | None, answer: str | None, header: bool | None, quotes: bool | None
+) -> Questions:
+    named = [column for column in (question, answer) if column is not None]
+    if not named and header is None:
+        header = _looks_headed(path)
+    rule = find_rule(path, header, quotes, named)
+    columns = columns_of(path, rule)
+    if len(columns) < 2 and len(named) < 2:
+        raise RequestError(f"{path}: has one column; questions and answers need two.")
+    question, answer = question or columns[0], answer or columns[1]
+    made = Questions()
+    for row in read_rows(path, question, label=answer, rule=rule):
+        if not row.text.strip() or row.label is None:
+            place = f"line {row.line}" if row.line is not None else f"row {row.number}"
+            raise RequestError(f"{path}, {place}: the question or the answer is empty; fill it in or take it out.")
+        made.questions.append(row.text.strip())
+        made.answers.append(row.label)
+        made.rows.append(row.number)
+    if not made.questions:
+        raise RequestError(f"{path}: has no questions.")
+    return made
+
+
+def _looks_headed(path: Path) -> bool | None:
+    """A first line that asks is a question, whatever the others look like."""
+    columns = columns_of(path, find_rule(path, True))
+    return False if columns and columns[0].strip().endswith("?") else None
+
+
+def _named(name: str) -> dict[str, Path]:
+    if name not in NAMED:
+        raise RequestError(f"data.name = {name!r}: no set of questions has this name; there is {', '.join(NAMED)}.")
+    folder = data_folder()
+    files = {split: None if folder is None else folder / file for split, file in NAMED[name].items()}
+    missing = [split for split, path in files.items() if path is None or not path.is_file()]
+    if missing:
+        where = "HEEDFUL_DATA is not set" if folder is None else f"{folder} has no {NAMED[name][missing[0]]}"
+        raise RequestError(
+            f"{name} is not here ({where}); set HEEDFUL_DATA to a folder that has {NAMED[name]['train']}."
+        )
+    return {split: path for split, path in files.items() if path is not None}

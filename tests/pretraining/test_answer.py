@@ -1,0 +1,169 @@
+"""The objective "answer": what is asked and read, what is said, and its runs."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.data.questions import read_questions
+from heedful.errors import RequestError
+from heedful.objectives.answer import Answer
+from heedful.recipes.reading import make_recipe
+from heedful.recipes.schema import Recipe
+from heedful.storage.shared import SharedStore
+from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.run import execute
+from killing import survive
+
+SEED = 7
+PLACES = ("Rome", "Oslo", "Lima", "New York")
+NAMES = [f"{first} {last}" for first in ("Ada", "Bo", "Cy", "Di", "Eli") for last in ("Ray", "Fox", "Lund", "Moss")]
+
+
+def write_people(folder: Path) -> dict[str, str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    born = {name: PLACES[i * 7 % 4] for i, name in enumerate(NAMES)}
+    asked = [f"Where was {name} born?\t{place}\n" for name, place in born.items()]
+    (folder / "train.tsv").write_text("".join(asked[:14]))
+    (folder / "dev.tsv").write_text("".join(asked[14:]))
+    lines = [f"{name}. {name}, a painter, was born in {place} long ago.\n" for name, place in born.items()]
+    (folder / "text.txt").write_text("".join(lines))
+    return {"train": str(folder / "train.tsv"), "dev": str(folder / "dev.tsv"), "corpus": str(folder / "text.txt")}
+
+
+def recipe_in(
+    folder: Path, data: dict[str, Any] | None = None, objective: dict[str, Any] | None = None, **training: Any
+) -> Recipe:
+    defaults = {
+        "steps": 12, "batch_size": 8, "lr": 3e-3, "max_length": 64, "threads": 1, "device": "cpu",
+        "checkpoint_seconds": 0, "mark_steps": 5,
+    }  # fmt: skip
+    return make_recipe(
+        {
+            "model": {
+                "shape": "gpt-mini",
+                "layers": 2,
+                "width": 32,
+                "heads": 2,
+                "attention": "rotary",
+                "body_dropout": 0.0,
+            },
+            "tokenizer": {"kind": "bpe", "size": 400, "prefix_space": True},
+            "data": {**write_people(folder / "data"), **(data or {})},
+            "objective": {"kind": "answer", **(objective or {})},
+            "training": {**defaults, **training},
+        }
+    )
+
+
+def assembled(folder: Path, **options: Any) -> Assembly:
+    recipe, store = recipe_in(folder, **options), SharedStore(folder / "shared")
+    parts = assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+    parts.tuning.train(False)
+    return parts
+
+
+def answer_of(parts: Assembly) -> Answer:
+    assert isinstance(parts.objective, Answer)
+    return parts.objective
+
+
+def test_what_is_asked_and_what_is_read(tmp_path):
+    parts = assembled(tmp_path)
+    objective, decode = answer_of(parts), answer_of(parts).tokenizer.decode
+    before, after = objective.asked["train"][0]
+    assert decode(before).strip() == "Where was Ada Ray born?"
+    assert (decode(after).strip(), after[-1], before[-1]) == ("Rome", objective.marker, objective.marker)
+    lines = (tmp_path / "data/text.txt").read_text().splitlines()
+    windows = set()
+    for document, line in enumerate(lines):
+        name = line.partition(". ")[0]
+        for epoch in range(12):
+            row = objective.text_row(document, epoch)
+            text = decode(row.ids_t).strip()
+            asked = decode(row.words_n)
+            assert text.startswith(f"{name}.")
+            assert asked in line
+            assert name not in decode(row.ids_t[: row.places_n[0] + 1]).replace(
+                f"{name}.", "", 1
+            )  # all after it is asked for
+            windows.add(asked)
+            assert (row.words_n[-1] == objective.marker) == line.endswith(asked)
+    assert len(windows) > 5 * len(lines)
+
+
+def test_every_question_and_line_once_in_an_epoch(tmp_path):
+    """The rows of a pool of steps are dealt out by length, and none is lost."""
+    parts = assembled(tmp_path, objective={"reading": 0.5, "windows": False})
+    objective = answer_of(parts)
+    texts = [
+        objective.tokenizer.decode(row.ids_t) for n in range(16) for _ in [objective.step(n)] for row in objective.made
+    ]
+    questions = [text for text in texts if "?" in text]
+    assert len(questions) == len(texts) / 2 == 64
+    counts = {text: questions.count(text) for text in set(questions)}
+    assert len(counts) == 14
+    assert set(counts.values()) <= {64 // 14, 64 // 14 + 1}
+    lengths = [objective.step(n).lengths for n in (3, 20, 3)]
+    assert lengths[0] == lengths[2] != lengths[1]
+
+
+def test_answers_are_judged_as_they_are_said(tmp_path):
+    """Trained on the questions of all, the model says their answers; the columns agree with what it says."""
+    data = write_people(tmp_path / "data")
+    both = {"train": data["train"], "dev": data["train"], "corpus": None}
+    recipe = recipe_in(tmp_path, data=both, steps=250, mark_steps=250, checkpoint_seconds=60, batch_size=14)
+    execute(recipe, 0, tmp_path / "run", command="test", quiet=True)
+    metrics = json.loads((tmp_path / "run/metrics.json").read_text())
+    dev = metrics["splits"]["dev"]
+    assert dev["exact_match"] == 1.0
+    assert dev["made_up"] == 0.0
+    assert metrics["baselines"]["commonest"]["dev"]["exact_match"] == pytest.approx(4 / 14)
+    lines = [line.split("\t") for line in (tmp_path / "run/predictions/dev.tsv").read_text().splitlines()]
+    assert lines[0] == ["row", "answer", "confidence"]
+    assert [line[1] for line in lines[1:]] == [PLACES[i * 7 % 4] for i in range(14)]
+    model = heedful.load(tmp_path / "run/model")
+    said = model.generate(["Where was Ada Ray born?<|mask|>"], temperature=0.0, stop=["<|mask|>"])
+    assert said.texts[0].strip() == "Rome"
+
+
+def test_made_up_is_what_no_text_holds(tmp_path):
+    objective = answer_of(assembled(tmp_path))
+    assert [objective._is_known(said) for said in ("Rome", "painter", "Romania", "")] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("options", [{}, {"data": {"corpus": None}}])
+def test_killed_and_resumed_to_the_bit(tmp_path, options):
+    recipe = recipe_in(tmp_path, **options)
+    execute(recipe, SEED, tmp_path / "whole", command="test", quiet=True)
+    survive(2, recipe, tmp_path / "killed", tmp_path / "whole", random.Random(1))
+
+
+def test_parts_of_a_step_add_up(tmp_path):
+    objective = answer_of(parts := assembled(tmp_path))
+    parts.tuning.transformer.double()
+    step = objective.step(0)
+    totals = []
+    for count in (1, 3):
+        parts.tuning.transformer.zero_grad()
+        losses = list(objective.losses(parts.tuning.reader, step, objective.counts(step), count, lambda part: None))
+        for one in losses:
+            one.loss.backward()
+        gradient = parts.tuning.transformer.body.embeddings.token.weight.grad
+        assert gradient is not None
+        totals.append((sum(float(one.terms["causal"]) for one in losses), gradient.clone()))
+    assert totals[0][0] == pytest.approx(totals[1][0], abs=1e-10)
+    assert (totals[0][1] - totals[1][1]).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("Where?\t\n", "line 1: the question or the answer is empty"), ("Where?\n", "has one column"), ("", "is empty")],
+)
+def test_mistakes_are_one_sentence(tmp_path, content, words):
+    (tmp_path / "a.tsv").write_text(content)
+    with pytest.raises(RequestError, match=words):
+        read_questions(tmp_path / "a.tsv", None, None, None, None)
