@@ -25,7 +25,7 @@ from heedful.models.flops import forward_flops
 from heedful.models.next_token import NextToken
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.causal import first_of, require_causal
+from heedful.objectives.causal import USAGE, first_of, require_causal
 from heedful.objectives.collate import collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, whole
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
@@ -91,7 +91,8 @@ class Answer(Objective):
         if self.text is not None:
             prints["corpus"] = self.text.fingerprints()["train"]
         name = self.recipe.data.name or self.recipe.data.train
-        return {"name": name, "sizes": {k: len(v) for k, v in self.data.items()}, "fingerprints": prints}
+        sizes = {split: len(some) for split, some in self.data.items()}
+        return {"name": name, "sizes": sizes, "fingerprints": prints, "usage": USAGE}
 
     def examples(self, name: str) -> list[dict[str, Any]]:
         some = self.data[name]
@@ -275,7 +276,7 @@ class Answer(Objective):
         """The commonest answer of the training questions, to everything."""
         answers = self.data["train"].answers
         commonest = max(sorted(set(answers)), key=answers.count)
-        made: dict[str, Any] = {"seconds": 0.0, "answer": commonest, "values": {}}
+        made: dict[str, Any] = {"seconds": 0.0, "answer": commonest, "tested": True, "values": {}}
         for name in self.sets():
             right = [float(answer == commonest) for answer in self.data[name].answers]
             made[name] = {"n": len(right), "exact_match": float(np.mean(right))}

@@ -16,6 +16,8 @@ from heedful.objectives.corpora import row_bytes
 from heedful.objectives.words import Row, Words, WordsTable
 from heedful.text.tokenizer import Tokenizer
 
+USAGE = 'heedful generate {model} "a beginning"'
+
 
 class CausalTable(WordsTable):
     kind: Literal["causal"] = "causal"
@@ -30,6 +32,7 @@ class Causal(Words):
         ratio_of("token_accuracy", "accuracy on the next token", True, "right", "words", (0.0, 1.0)),
     )
     HEAD = "causal"
+    USAGE = USAGE
 
     def heads(self, reading: Reading) -> Mapping[str, NewHead]:
         return {self.HEAD: NewHead("language-model", reuse=True)}

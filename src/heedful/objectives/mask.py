@@ -60,6 +60,7 @@ class Mask(Words):
         mean_of("next_sentence_accuracy", "next-sentence accuracy", True, "pair_right", (0.0, 1.0)),
     )
     HEAD = "mask"
+    USAGE = "heedful compare YOUR.csv --models {model}"
 
     def __init__(self, recipe: Recipe, seed: int, text: CorpusText) -> None:
         super().__init__(recipe, seed, text)

@@ -16,7 +16,7 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import ratio_of
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.causal import first_of, require_causal
+from heedful.objectives.causal import USAGE, first_of, require_causal
 from heedful.objectives.corpora import CorpusText
 from heedful.objectives.words import Ints, Row, Words, WordsTable
 from heedful.recipes.schema import Recipe
@@ -49,6 +49,7 @@ class Span(Words):
         ratio_of("span_accuracy", "accuracy on the tokens asked for", True, "right", "words", (0.0, 1.0)),
     )
     HEAD = "causal"
+    USAGE = USAGE
 
     def __init__(self, recipe: Recipe, seed: int, text: CorpusText) -> None:
         super().__init__(recipe, seed, text)

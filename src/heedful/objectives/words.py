@@ -60,6 +60,8 @@ class Row:
 class Words(Objective):
     HEAD: ClassVar[str]
     """The head that says the words, and the term of the loss."""
+    USAGE: ClassVar[str]
+    """A command that uses what was trained, with {model} in the place of its directory."""
     CORPUS = "all"
 
     def __init__(self, recipe: Recipe, seed: int, text: CorpusText) -> None:
@@ -100,7 +102,7 @@ class Words(Objective):
             tokens = {name: rows.tokens for name, rows in self.rows.items()}
         else:
             sizes, tokens = self.text.rough_rows(self.recipe.training.max_length), {}
-        facts = {"name": self.text.name, "sizes": sizes, "fingerprints": self.text.fingerprints()}
+        facts = {"name": self.text.name, "sizes": sizes, "fingerprints": self.text.fingerprints(), "usage": self.USAGE}
         return {**facts, "tokens": tokens} if tokens else facts
 
     def texts(self) -> Iterable[str]:

@@ -11,6 +11,7 @@ NOTHING = "–"
 _BASELINES = {
     "random": "guessing at random",
     "majority": "the commonest class",
+    "commonest": "the commonest answer",
     "mean": "the mean of training",
     "tfidf": "TF-IDF",
 }

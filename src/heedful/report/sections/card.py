@@ -209,6 +209,8 @@ def _cost(chosen: Setting) -> str:
 def _command(c: Comparison) -> str:
     model, chosen = shlex.quote(str(c.study.directory / "best")), c.setting(c.chosen)
     trained = mapping(chosen.runs[0].manifest, "data") if chosen is not None and chosen.runs else {}
+    if isinstance(trained.get("usage"), str):  # of an objective whose models predict no labels
+        return str(trained["usage"]).replace("{model}", model)
     data, heads = mapping(c.study.facts, "data"), names(trained, "trained_on")
     if heads:
         data = mapping(mapping(data, "tasks"), heads[0])
