@@ -13,7 +13,7 @@ from small_fits import dataset, recipe_of, small, texts
 from torch import nn
 
 from heedful.objectives.rows import EpochRows, padding_share
-from heedful.objectives.texts import in_parts
+from heedful.objectives.texts import Parts, in_parts
 from heedful.training.optimisers.adamw import make_optimiser, optimiser_tensors, restore_optimiser
 from heedful.training.schedule import lr_factor
 from heedful.training.state import Progress, load_state, save_state
@@ -94,10 +94,18 @@ def test_epochs_and_seeds_differ_and_padding_is_little() -> None:
 
 @given(st.lists(st.integers(), min_size=1, max_size=40, unique=True), st.integers(1, 60))
 def test_parts_of_a_step(rows: list[int], parts: int) -> None:
-    found = in_parts(rows, parts)
-    assert [r for part in found for r in part] == rows
+    found = in_parts(rows, Parts(parts))
+    assert [r for _, part in found for r in part] == rows
+    assert [number for number, _ in found] == list(range(len(found)))
     assert len(found) <= parts
-    assert all(found)
+    assert all(part for _, part in found)
+
+
+@given(st.lists(st.integers(), min_size=1, max_size=40, unique=True), st.integers(1, 60), st.integers(1, 8))
+def test_parts_of_a_step_are_dealt_out_to_processes(rows: list[int], parts: int, processes: int) -> None:
+    """Each part to one of them, under the number that it has where one process computes them all."""
+    dealt = [part for i in range(processes) for part in in_parts(rows, Parts(parts, range(i, parts, processes)))]
+    assert sorted(dealt, key=lambda part: part[0]) == in_parts(rows, Parts(parts))
 
 
 @given(st.integers(1, 400), st.floats(0, 0.95), st.sampled_from(["linear", "cosine", "constant"]))

@@ -20,6 +20,7 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import CLASS_METRICS
 from heedful.objectives.multi_task import MultiTask
 from heedful.objectives.task_draws import TaskDraws, annealed, shares
+from heedful.objectives.texts import Parts
 from heedful.recipes.reading import explain_key, make_recipe
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.examples import read_values
@@ -165,7 +166,7 @@ def test_the_loss_of_a_task_is_multiplied_by_its_weight(make: Make, tmp_path: Pa
         losses = {}
         for number in range(12):
             step = objective.step(number)
-            (one,) = objective.losses(reader, step, objective.counts(step), 1, lambda part: None)
+            (one,) = objective.losses(reader, step, objective.counts(step), Parts(1), lambda part: None)
             losses[step.task] = float(one.loss.detach())  # type: ignore[attr-defined]
             assert one.terms == {step.task: one.loss.detach()}  # type: ignore[attr-defined]
         steps[name] = losses
@@ -421,7 +422,7 @@ def test_places_of_cached_texts_do_not_meet(make: Make, tmp_path: Path) -> None:
     step = parts.objective.step(0)
     with torch.inference_mode():
         (cached,) = parts.objective.losses(
-            parts.tuning.reader, step, parts.objective.counts(step), 1, lambda part: None
+            parts.tuning.reader, step, parts.objective.counts(step), Parts(1), lambda part: None
         )
     assert cached.loss.isfinite()
 

@@ -30,7 +30,7 @@ from heedful.objectives.classify import TERM, Classify, ClassifyTable
 from heedful.objectives.loading import load_data
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.task_draws import EXPONENTS, TaskDraws, annealed
-from heedful.objectives.texts import Text, TextReader
+from heedful.objectives.texts import Parts, Text, TextReader
 from heedful.recipes.schema import ObjectiveTable, Recipe, TaskTable
 from heedful.storage.shared import SharedStore
 
@@ -264,7 +264,7 @@ class MultiTask(Objective):
         return {_task(step): self.tasks[_task(step)].counts(step)[TERM]}
 
     def losses(
-        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: Parts, reseed: Reseed
     ) -> Iterator[Partial]:
         task = _task(step)
         weight = self.table.weights.get(task, 1.0)

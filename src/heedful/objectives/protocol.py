@@ -26,7 +26,7 @@ from heedful.evaluation.metrics import Metric
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.texts import Text, TextReader
+from heedful.objectives.texts import Parts, Text, TextReader
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 
@@ -41,8 +41,9 @@ class Partial:
     loss: Tensor
     """What is differentiated: already divided by the step's counts."""
     terms: Mapping[str, Tensor | float]
-    """What is logged, by the name of the loss term; the sum over terms and parts is the step's loss. It need not be
-    what is differentiated: gradient caching differentiates a product with gradients that it knows already."""
+    """What is logged, by the name of the loss term, which `Objective.counts` has too; the sum over terms and parts is
+    the step's loss. It need not be what is differentiated: gradient caching differentiates a product with gradients
+    that it knows already."""
 
 
 @dataclass(frozen=True)
@@ -178,14 +179,14 @@ class Objective(ABC):
     @abstractmethod
     def counts(self, step: Step) -> dict[str, float]:
         """By how much each loss term of the step is divided. Known before the first part, so that the parts of a step
-        can be told the sum."""
+        can be told the sum, and of the whole step, whichever parts of it this process computes."""
 
     @abstractmethod
     def losses(
-        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: Parts, reseed: Reseed
     ) -> Iterator[Partial]:
-        """The partial losses of a step in at most `parts` parts, `reseed` called before each. The gradient of each is
-        taken before the next is asked for."""
+        """The partial losses of those parts of a step that are this process's (`in_parts`), `reseed` called before each
+        with its number. The gradient of each is taken before the next is asked for."""
 
     def everything(self) -> Step:
         """All training examples as one step, for a tuning that solves; a stream has no such thing."""

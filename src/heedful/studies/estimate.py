@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from heedful.objectives.protocol import Objective
+from heedful.objectives.texts import Parts
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
@@ -103,7 +104,7 @@ def _pass(parts: Assembly, train: bool) -> float:
     started = time.perf_counter()
     step = objective.step(0)
     with torch.set_grad_enabled(train):
-        for partial in objective.losses(tuning.reader, step, objective.counts(step), 1, lambda part: None):
+        for partial in objective.losses(tuning.reader, step, objective.counts(step), Parts(1), lambda part: None):
             if train:
                 partial.loss.backward()  # type: ignore[no-untyped-call]
     seconds = time.perf_counter() - started
