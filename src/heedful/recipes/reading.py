@@ -279,6 +279,7 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         raise RequestError("training.steps and training.epochs both say how long to train; keep one of the two.")
     if training.mark_steps is not None and training.mark_tokens is not None:
         raise RequestError("training.mark_steps and training.mark_tokens both say when to judge; keep one of the two.")
+    _check_optimiser(recipe)
     metrics = [m.name for m in plugins.find("objective", recipe.objective.kind).METRICS]
     if recipe.evaluation.metric not in ("auto", *metrics):
         near = difflib.get_close_matches(recipe.evaluation.metric, metrics, 1)
@@ -289,6 +290,22 @@ def _refuse_contradictions(recipe: Recipe) -> None:
     seeds = [] if isinstance(recipe.seeds, int) and recipe.seeds > 10_000 else recipe.seed_list()
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise RequestError(f"seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")
+
+
+def _check_optimiser(recipe: Recipe) -> None:
+    training = recipe.training
+    if len(training.betas) != 2:
+        raise RequestError(f"training.betas = {training.betas} is not right: give two numbers, such as [0.9, 0.95].")
+    if training.optimiser != "muon":
+        if training.muon_lr != type(training).model_fields["muon_lr"].default:
+            raise RequestError(
+                f'training.muon_lr goes with training.optimiser = "muon", not "{training.optimiser}"; leave it out.'
+            )
+    elif not plugins.find("tuning", recipe.tuning.method).MOVES_BODY:
+        raise RequestError(
+            'training.optimiser = "muon" is for the matrices of the blocks, which tuning.method = '
+            f'"{recipe.tuning.method}" leaves as they are; use "adamw".'
+        )
 
 
 def _check_data(data: DataTable, has_tasks: bool, kind: str) -> None:

@@ -1,7 +1,7 @@
 """What a recipe may say. Each table is one word of the design; each field's docstring is its reference."""
 
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
@@ -161,14 +161,21 @@ class TrainingTable(Table):
     """Instead of `batch_size`: as many rows in a step as keep rows times longest row within this many tokens."""
     accumulate: int = Field(1, ge=1)
     """Into how many parts a step's rows are cut, to save memory; the result is the same."""
+    optimiser: Literal["adamw", "muon"] = "adamw"
+    """What moves the weights: "adamw"; or "muon", whose steps are orthogonal matrices, for the matrices inside the
+    blocks, with AdamW for all else (token and position tables, heads, norms, biases)."""
     lr: float = Field(5e-5, gt=0)
     """The highest learning rate."""
+    muon_lr: float = Field(0.02, gt=0)
+    """The highest learning rate of what Muon moves; it rises and falls as `lr` does."""
+    betas: list[Annotated[float, Field(ge=0, lt=1)]] = [0.9, 0.999]
+    """How slowly AdamW forgets: the gradients, and their squares. For long runs on large batches often [0.9, 0.95]."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """How the learning rate falls after the warm-up: to zero in a line, to zero in a cosine, or not at all."""
     warmup: float = Field(0.1, ge=0, lt=1)
     """Share of all steps over which the learning rate rises from zero."""
     weight_decay: float = Field(0.01, ge=0)
-    """AdamW's decay, on matrices alone: biases and norms are left out."""
+    """The decay of each step, on matrices alone: biases and norms are left out."""
     clip: float | None = Field(1.0, gt=0)
     """Largest norm of the gradient; longer ones are scaled down to it."""
     max_length: int = Field(128, ge=4)

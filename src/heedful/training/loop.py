@@ -17,10 +17,11 @@ import torch
 from torch import nn
 
 from heedful.errors import WorkError
+from heedful.nn.attention import linear_maps
 from heedful.objectives.protocol import Objective, Step
 from heedful.recipes.schema import TrainingTable
 from heedful.streams import seed_generators
-from heedful.training.optimisers.adamw import make_optimiser
+from heedful.training.optimisers.common import make_optimiser
 from heedful.training.processes import Processes
 from heedful.training.schedule import make_schedule
 from heedful.training.state import Progress, load_state, put_weights, save_state
@@ -195,7 +196,8 @@ class Fit:
             self.progress.decay = self.progress.best_decay
 
     def _fresh_optimiser(self) -> torch.optim.Optimizer:
-        return make_optimiser(self.parameters, self.training.weight_decay, self.tuning.lr_scale)
+        maps = linear_maps(self.tuning.transformer)
+        return make_optimiser(self.parameters, self.training, self.tuning.lr_scale, maps)
 
     def _log_losses(self, lr: float | None) -> None:
         losses, self.progress.losses = self.progress.losses, []

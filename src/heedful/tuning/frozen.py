@@ -21,7 +21,7 @@ from heedful.tuning.solving import PENALTIES, solve_head
 
 _OF_STEPS = (
     "epochs", "steps", "mark_steps", "mark_tokens", "batch_size", "accumulate", "lr", "schedule", "warmup",
-    "weight_decay", "clip", "patience", "keep", "checkpoint_seconds",
+    "weight_decay", "clip", "patience", "keep", "checkpoint_seconds", "optimiser", "muon_lr", "betas",
 )  # fmt: skip
 
 
