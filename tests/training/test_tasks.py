@@ -229,7 +229,7 @@ def test_each_stage_has_its_own_rise_and_fall() -> None:
 
     table = TrainingTable(epochs=2, lr=0.1, warmup=0.3)
     schedule = make_schedule(table, Staged())  # type: ignore[arg-type]
-    assert (schedule.steps, schedule.stage_ends, schedule.ends) == (21, (10, 14, 21), (5, 10, 14, 19, 21))
+    assert (schedule.steps, schedule.stage_ends, schedule.ends) == (21, (10, 14, 21), [5, 10, 14, 19, 21])
     expected = [0.1 * lr_factor(step, steps, 0.3, "linear") for steps in (10, 4, 7) for step in range(steps)]
     assert [schedule.lr(step) for step in range(21)] == pytest.approx(expected)
     assert [step for step in range(1, 22) if schedule.is_mark(step, 0, 0)] == [5, 10, 14, 19, 21]

@@ -483,6 +483,11 @@ def _checked_name(place: int, one: TaskTable) -> str:
 
 def _check_in_turn(recipe: Recipe, table: MultiTaskTable) -> None:
     """What makes no sense if tasks are trained one after another, or not all of them."""
+    if table.sampling in ("in-turn", "annealed") and recipe.training.tokens is not None:
+        raise RequestError(
+            f'objective.sampling = "{table.sampling}" must know how many steps there are, which training.tokens does '
+            "not say; use training.steps or training.epochs."
+        )
     if table.sampling == "in-turn" and recipe.training.patience is not None:
         raise RequestError(
             'training.patience ends the whole training, and with objective.sampling = "in-turn" the tasks to come with '

@@ -85,6 +85,9 @@ class Objective(ABC):
     """Whether its data are tables with columns of texts and labels, which may be guessed."""
     TASKS: ClassVar[bool] = False
     """Whether its data are several sets, in [[data.tasks]]."""
+    GROWS: ClassVar[bool] = False
+    """Whether its steps can be small, and its texts short, at first (`objectives/warmup.py`); if not, a recipe that
+    asks for it is refused."""
     CONVEX: ClassVar[bool] = False
     """Whether its loss is convex in what its heads say and it has `everything`, so that linear heads can be solved."""
 
@@ -171,6 +174,10 @@ class Objective(ABC):
         """Called at the end of each of several stages (from 0), with the weights that it leaves and without dropout;
         what is to be logged. What it must remember belongs in `state`."""
         return {}
+
+    def progressed(self, share: float) -> None:  # noqa: B027 (most train in the same way from beginning to end)
+        """Told before each step is asked for which share of training is done, from 0 up to 1. It hangs on the steps and
+        tokens so far alone, so that a run that goes on is told the same."""
 
     @abstractmethod
     def step(self, number: int) -> Step:

@@ -54,6 +54,8 @@ class Fit:
     should_stop: Callable[[], bool]
     thresholds: Mapping[int, float] = field(default_factory=dict)
     """What the best score must have reached at a mark, by its number; else training ends there."""
+    keep_mark: Callable[[Progress], None] | None = None
+    """Keeps the model as it is at a mark."""
     clock: float = field(default_factory=time.monotonic)
     """From when on seconds are not in `progress.total_seconds` yet; at first, the beginning of this sitting."""
     group: Processes = field(default_factory=Processes)
@@ -74,12 +76,15 @@ class Fit:
         saved = time.monotonic()
         while not self.progress.finished:
             started, tokens = time.monotonic(), self.progress.tokens
+            self.objective.progressed(self.schedule.share(self.progress.step, tokens))
             self._step(self.objective.step(self.progress.step))
             self.progress.seconds += time.monotonic() - started
-            self.watch(self.progress, self.schedule.steps, {})
+            self.watch(self.progress, self.schedule.expected_steps(self.progress.step, self.progress.tokens), {})
             at_mark = self.schedule.is_mark(self.progress.step, tokens, self.progress.tokens)
             if at_mark:
                 self._mark()
+                if self.keep_mark is not None and self.writes:
+                    self.keep_mark(self.progress)
             if self.progress.step in self.schedule.stage_ends:
                 self._end_stage()
             asked = self.should_stop() if self.group.count == 1 else self.stop_agreed
@@ -120,14 +125,15 @@ class Fit:
         shrink = math.inf if self.training.clip is None else self.training.clip / (length + 1e-6)
         if shrink < 1:
             torch._foreach_mul_(gradients, shrink)
-        lr = self.schedule.lr(progress.step)
+        tokens = sum(step.lengths)
+        lr = self.schedule.lr(progress.step, progress.tokens, tokens)
         for group in self.optimiser.param_groups:
             group["lr"] = lr * group["scale"]
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         progress.decay *= 1 - lr * self.table_scale * self.training.weight_decay
         progress.step += 1
-        progress.tokens += sum(step.lengths)
+        progress.tokens += tokens
         progress.forward_flops += self.objective.forward_flops(step, self.tuning.transformer.shape)
         progress.losses.append(terms)
         if progress.step % _LOG_EVERY == 0:
@@ -150,7 +156,7 @@ class Fit:
         progress = self.progress
         if progress.losses:
             self._log_losses(None)
-        progress.finished, progress.marks = progress.step == self.schedule.steps, progress.marks + 1
+        progress.finished, progress.marks = self.schedule.is_end(progress.step, progress.tokens), progress.marks + 1
         place = {"step": progress.step, "mark": progress.marks}
         epochs = self.schedule.epochs_done(progress.step)
         if epochs is not None:

@@ -1,5 +1,6 @@
 """One run: a recipe with a seed, from data to a model directory with its metrics, in a directory of its own."""
 
+import copy
 import json
 import math
 import platform
@@ -9,6 +10,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -103,7 +106,7 @@ def execute(
                 progress, clock = _solve(recipe, directory, parts, narrator, should_stop), started
             else:
                 limits = manifest.get("thresholds", {})
-                fit = _fit(recipe, seed, directory, parts, narrator, should_stop, started, limits, group)
+                fit = _fit(recipe, seed, directory, parts, store, narrator, should_stop, started, limits, group)
                 progress, clock = fit.progress, fit.clock
             metrics = write_outcome(directory, recipe, parts, progress, baselines)
         parts.tuning.finish(progress.decay)
@@ -153,7 +156,8 @@ def _assist(group: Processes, recipe: Recipe, seed: int, directory: Path, store:
                 "first; give all of them the same files."
             )
         narrator = Narrator(directory.name, silent)
-        _fit(recipe, seed, directory, parts, narrator, should_stop, time.monotonic(), told["thresholds"], group)
+        started, limits = time.monotonic(), told["thresholds"]
+        _fit(recipe, seed, directory, parts, store, narrator, should_stop, started, limits, group)
 
 
 def _begin_again(directory: Path) -> dict[str, Any]:
@@ -161,14 +165,19 @@ def _begin_again(directory: Path) -> dict[str, Any]:
     stays until the new one is there, so that the directory is known as a run's."""
     for name in ("metrics.json", "log.jsonl"):
         (directory / name).unlink(missing_ok=True)
-    for name in ("checkpoints", "predictions", "values"):
+    for name in ("checkpoints", "predictions", "values", "marks"):
         shutil.rmtree(directory / name, ignore_errors=True)
     return {}
 
 
 def _tidy(directory: Path) -> None:
     """What a finished run needs no more, and what sittings that were killed while they saved have left."""
-    for path in [directory / "checkpoints", directory / ".shared", *directory.glob(".*.new")]:
+    for path in [
+        directory / "checkpoints",
+        directory / ".shared",
+        *directory.glob(".*.new"),
+        *directory.glob("marks/.*.new"),
+    ]:
         shutil.rmtree(path, ignore_errors=True)
     for path in directory.glob("**/.*.part"):
         path.unlink(missing_ok=True)
@@ -179,6 +188,7 @@ def _fit(
     seed: int,
     directory: Path,
     parts: Assembly,
+    store: SharedStore,
     narrator: Narrator,
     should_stop: Callable[[], bool],
     started: float,
@@ -195,6 +205,7 @@ def _fit(
         watch=narrator.watch,
         should_stop=should_stop,
         thresholds={int(mark): score for mark, score in thresholds.items()},
+        keep_mark=partial(_keep_mark, directory / "marks", parts, store) if recipe.training.keep_marks else None,
         clock=started,
         group=group,
     )
@@ -204,6 +215,15 @@ def _fit(
         narrator.say(f"stopped at step {fit.progress.step}; the same command goes on from there")
         raise KeyboardInterrupt from None
     return fit
+
+
+def _keep_mark(folder: Path, parts: Assembly, store: SharedStore, progress: Progress) -> None:
+    """The model as it is, put together as at the end: in a copy, since training goes on with its own."""
+    ours = parts.checkpoint
+    mark = replace(ours, transformer=copy.deepcopy(ours.transformer), tokenizer=copy.copy(ours.tokenizer))
+    parts.tuning.finish(progress.decay, mark.transformer)
+    parts.objective.finish(mark)
+    write_model(folder / f"{progress.step:08}", mark, None if parts.tuning.MOVES_BODY else store)
 
 
 def _solve(
