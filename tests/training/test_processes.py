@@ -16,7 +16,7 @@ from recipe_files import write_recipe
 from safetensors.torch import load_file, save_file
 
 from groups import Group, run_and_note, train_in
-from heedful.errors import RequestError
+from heedful.errors import RequestError, WorkError
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.studies import executors
@@ -293,6 +293,29 @@ def test_a_loss_that_is_not_finite_in_one_process_stops_both(world: Path, tmp_pa
     assert "model" not in {p.name for p in (tmp_path / "run").iterdir()}
 
 
+def failing_study_in_child(recipe: str, out: str) -> None:
+    import heedful
+
+    try:
+        study = heedful.run(recipe, seeds=[0, 1], out=out)
+        said = str(study.directory)
+    except WorkError as error:
+        said = str(error)
+    Path(f"{out}-{os.environ['RANK']}").write_text(said)
+
+
+def test_a_run_that_is_refused_a_step_does_not_stop_the_next(world: Path, tmp_path: Path) -> None:
+    rows = [(text, "1e30" if i == 3 else f"{i % 7}") for i, (text, _) in enumerate(sentences(40))]
+    path = write_csv(tmp_path / "scores.csv", ("text", "label"), rows)
+    files = {"train": str(path), "dev": str(path), "test": str(path), "text": "text", "label": "label"}
+    recipe = tiny_recipe(world / "model/tiny", {**files, "kind": "score"}, training={"epochs": 1})
+    write_recipe(tmp_path / "odd.toml", recipe)
+    Group(2, failing_study_in_child, str(tmp_path / "odd.toml"), str(tmp_path / "study")).finish()
+    first, second = ((tmp_path / f"study-{rank}").read_text() for rank in (0, 1))
+    assert first.startswith("2 of 2 runs failed; odd-seed0: step ")
+    assert second == str(tmp_path / "study")
+
+
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_process_that_is_lost_is_noticed(killed: int, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     group = noted(recipe(epochs=200), tmp_path / "run")
@@ -329,6 +352,31 @@ def test_the_command_under_torchrun(recipe: Callable[..., Recipe], by_two: Path,
     code, said = heedful_by_two("--out", "study", "--workers", "2")
     assert code != 0
     assert said.count("heedful: --workers: torchrun's processes make one run after another") == 1
+
+
+def study_in_child(recipe: str, out: str) -> None:
+    import heedful
+
+    study = heedful.run(recipe, seeds=[3, 7], out=out)
+    Path(f"{out}-{os.environ['RANK']}").write_text(f"{study.directory} {len(study.runs)}")
+
+
+def test_a_script_under_torchrun_gets_the_study_in_every_process(
+    recipe: Callable[..., Recipe], by_two: Path, tmp_path: Path
+) -> None:
+    write_recipe(tmp_path / "tiny.toml", recipe())
+    Group(2, study_in_child, str(tmp_path / "tiny.toml"), str(tmp_path / "study")).finish()
+    assert {(tmp_path / f"study-{rank}").read_text() for rank in (0, 1)} == {f"{tmp_path / 'study'} 2"}
+    assert weights_apart(tmp_path / "study/runs/tiny-seed7", by_two) == 0.0
+
+
+def test_processes_do_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(RequestError, match="torchrun started 2 processes here, but there is one GPU; start fewer"):
+        Processes(0, 2).check(torch.device("cuda"))
+    Processes(0, 2).check(torch.device("cpu"))
+    Processes().check(torch.device("cuda"))
 
 
 def test_workers_and_clusters_are_refused_beside_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,10 +138,10 @@ def in_group(group: Processes) -> Executor:
 def assist() -> str | None:
     """Of a group, all processes but the first help it with its runs, until it dismisses them with what is returned;
     None at once in a process that is the first, or alone."""
+    group = join()
+    if group.first:
+        return None
     try:
-        group = join()
-        if group.first:
-            return None
         while "task" in (told := group.hear()):
             task = Task(**told["task"])
             with contextlib.suppress(StepError):  # the first says so
@@ -149,6 +149,8 @@ def assist() -> str | None:
         return str(told["end"])
     except PeerError:
         raise SystemExit(1) from None  # whoever is lost has said why, if it could
+    except OSError as error:
+        raise WorkError(f"process {group.rank + 1} of {group.count}: {_about_files(error)}") from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 

@@ -52,10 +52,10 @@ class Processes:
     def check(self, device: torch.device) -> None:
         """Refuses a device that the processes of this machine would have to share."""
         here = int(os.environ.get("LOCAL_WORLD_SIZE", self.count)) if self.count > 1 else 1
-        if device.type == "cuda" and here > torch.cuda.device_count():
+        if device.type == "cuda" and here > (gpus := torch.cuda.device_count()):
+            there_are = "there is one GPU" if gpus == 1 else f"there are {gpus} GPUs"
             raise RequestError(
-                f"torchrun started {here} processes here, but there are {torch.cuda.device_count()} GPUs; start fewer, "
-                'or set training.device = "cpu".'
+                f'torchrun started {here} processes here, but {there_are}; start fewer, or set training.device = "cpu".'
             )
 
     def tell(self, message: Mapping[str, Any]) -> None:
