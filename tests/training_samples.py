@@ -160,7 +160,7 @@ def run_in_child(recipe: dict[str, Any], seed: int, directory: str) -> None:
 
 
 @cache
-def _server() -> Any:
+def forkserver() -> Any:
     """Children are forked from a process that has imported everything and computed nothing: they start at once."""
     context = multiprocessing.get_context("forkserver")
     late = ["torch._dynamo", "scipy.optimize", "safetensors.torch"]  # imported by what is called, when it is called
@@ -171,7 +171,7 @@ def _server() -> Any:
 class Child:
     def __init__(self, recipe: Recipe, seed: int, directory: Path) -> None:
         content = recipe.model_dump(exclude_none=True)
-        self.process = _server().Process(target=run_in_child, args=(content, seed, str(directory)))
+        self.process = forkserver().Process(target=run_in_child, args=(content, seed, str(directory)))
         self.process.start()
 
     def kill(self) -> bool:

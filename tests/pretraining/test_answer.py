@@ -11,6 +11,7 @@ import heedful
 from heedful.data.questions import read_questions
 from heedful.errors import RequestError
 from heedful.objectives.answer import Answer
+from heedful.objectives.texts import Parts
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
@@ -149,7 +150,9 @@ def test_parts_of_a_step_add_up(tmp_path):
     totals = []
     for count in (1, 3):
         parts.tuning.transformer.zero_grad()
-        losses = list(objective.losses(parts.tuning.reader, step, objective.counts(step), count, lambda part: None))
+        losses = list(
+            objective.losses(parts.tuning.reader, step, objective.counts(step), Parts(count), lambda part: None)
+        )
         for one in losses:
             one.loss.backward()
         gradient = parts.tuning.transformer.body.embeddings.token.weight.grad

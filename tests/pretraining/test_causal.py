@@ -14,6 +14,7 @@ from corpus_samples import corpus_recipe, documents, write_text
 from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
 from heedful.objectives.causal import Causal
+from heedful.objectives.texts import Parts
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
@@ -75,7 +76,7 @@ def test_the_loss_is_the_peers(tmp_path):
         ids = torch.tensor(row.ids_t)[None]
         total = total + peer(ids, labels=ids).loss * (ids.shape[1] - 1)
     expected = total / sum(len(row.ids_t) - 1 for row in rows)
-    (one,) = objective.losses(parts.tuning.reader, step, objective.counts(step), 1, lambda part: None)
+    (one,) = objective.losses(parts.tuning.reader, step, objective.counts(step), Parts(1), lambda part: None)
     assert one.loss.item() == pytest.approx(expected.item(), abs=1e-5)
     expected.backward()
     one.loss.backward()

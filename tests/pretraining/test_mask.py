@@ -14,6 +14,7 @@ import heedful
 from corpus_samples import corpus_recipe, documents, write_text
 from heedful.errors import RequestError
 from heedful.objectives.mask import Mask
+from heedful.objectives.texts import Parts
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
@@ -43,7 +44,9 @@ def gradients(parts: Assembly, steps: int = 1, accumulate: int = 1) -> tuple[dic
     parts.tuning.transformer.zero_grad()
     for number in range(steps):
         step = objective.step(number)
-        for one in objective.losses(parts.tuning.reader, step, objective.counts(step), accumulate, lambda part: None):
+        for one in objective.losses(
+            parts.tuning.reader, step, objective.counts(step), Parts(accumulate), lambda part: None
+        ):
             one.loss.backward()
             for name, value in one.terms.items():
                 terms[name] = terms.get(name, 0.0) + float(value)
@@ -178,7 +181,7 @@ def test_only_masked_rows_are_computed(tmp_path, monkeypatch):
     objective = mask_of(parts)
     step = objective.step(0)
     counts = objective.counts(step)
-    list(objective.losses(parts.tuning.reader, step, counts, 1, lambda part: None))
+    list(objective.losses(parts.tuning.reader, step, counts, Parts(1), lambda part: None))
     assert sizes == [counts["mask"]]
     most = max(len(objective.row("train", n, 0).places_n) for n in step.rows)
     assert rows == [(len(step.rows), most + 1)]

@@ -249,7 +249,7 @@ def test_missing_tables() -> None:
             "(several are compared by `heedful compare --methods`).",
         ),
         ({"data__options": {"a": [1]}}, "a whole number or it must be a number or it must be a text"),
-        ({"training__schedule": "cos"}, "choose 'linear', 'cosine' or 'constant'."),
+        ({"training__schedule": "cos"}, "choose 'linear', 'cosine', 'constant' or 'trapezoid'."),
         ({"training__lr": 0}, "training.lr = 0 is not right: it must be above 0."),
         ({"tuning": {"method": "cosine"}, "model__pairs": "towers"}, "leave out model.pairs, model.head"),
         (

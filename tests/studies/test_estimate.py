@@ -47,6 +47,15 @@ def test_rows_epochs_and_splits_count(paced: list[str], tmp_path: Path) -> None:
     assert paced == ["full"] * 3  # once for each call: runs of one kind share it
 
 
+def test_tokens_count_by_the_length_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_measure", lambda *_: Pace(0.1, 1.0, tokens=20.0))
+    store = SharedStore(tmp_path)
+    recipe = make_recipe({**TICKETS, "training": {"tokens": 4000, "mark_tokens": 1000}})
+    data = load_data(recipe.data, 0, store)
+    dev, test = len(data.dev or ()), len(data.test or ())
+    assert expected_seconds([(recipe, 0)], store, None) == pytest.approx(200 + 0.1 * (5 * dev + test))
+
+
 def test_features_of_a_frozen_body_count_once(paced: list[str], tmp_path: Path) -> None:
     store = SharedStore(tmp_path)
     recipe = make_recipe({**TICKETS, "tuning": {"method": "frozen", "solve": False}, "training": {"epochs": 4}})

@@ -13,27 +13,16 @@ from typing import Any
 import pytest
 
 import heedful
-from training_samples import assert_same_run, read_log, sentences, write_tiny
-
-HERE = Path(__file__).parent
-ENTRY_POINTS = """
-[heedful.objectives]
-lines = toy_objective:Lines
-[heedful.tunings]
-tethered = toy_tuning:Tethered
-"""
+from toy_world import TOYS, install_toys
+from training_samples import assert_same_run, read_log, write_tiny
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an installed package of toys, a model, and lines to learn from."""
     folder = tmp_path_factory.mktemp("world")
-    installed = folder / "site/toys-1.0.dist-info"
-    installed.mkdir(parents=True)
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text(ENTRY_POINTS)
+    install_toys(folder)
     write_tiny(folder / "model")
-    (folder / "lines.txt").write_text("\n".join(text for text, _ in sentences(90)) + "\n")
     (folder / "toy.toml").write_text(
         f"""
 [model]
@@ -62,7 +51,7 @@ checkpoint_seconds = 0
 
 @pytest.fixture
 def heedful_command(world: Path) -> Any:
-    paths = [str(world / "site"), str(HERE), os.environ.get("PYTHONPATH", "")]
+    paths = [str(world / "site"), str(TOYS), os.environ.get("PYTHONPATH", "")]
 
     def start(*arguments: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -82,7 +71,7 @@ def finish(process: "subprocess.Popen[str]", code: int = 0) -> str:
 
 def test_they_are_small() -> None:
     for name in ("toy_objective.py", "toy_tuning.py"):
-        assert len((HERE / name).read_text().splitlines()) <= 80, name
+        assert len((TOYS / name).read_text().splitlines()) <= 80, name
 
 
 @pytest.mark.full  # each line starts a process; tests/recipes/test_plugins.py asks the same of functions

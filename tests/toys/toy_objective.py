@@ -12,7 +12,7 @@ from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
 from heedful.evaluation.metrics import mean_of
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
-from heedful.objectives.texts import TextReader, in_parts, make_texts
+from heedful.objectives.texts import Parts, TextReader, in_parts, make_texts
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 
@@ -62,8 +62,8 @@ class Lines(Objective):
     def counts(self, step: Step) -> dict[str, float]:
         return {"long": len(step.rows), "warm": len(step.rows)}
 
-    def losses(self, reader: TextReader, step: Step, counts: Any, parts: int, reseed: Reseed) -> Iterator[Partial]:
-        for part, rows in enumerate(in_parts(step.rows, parts)):
+    def losses(self, reader: TextReader, step: Step, counts: Any, parts: Parts, reseed: Reseed) -> Iterator[Partial]:
+        for part, rows in in_parts(step.rows, parts):
             reseed(part)
             texts = [self.items["train"][r] for r in rows]
             long = ((reader.scores(texts, "long")[:, 0] - self.long["train"][rows]) ** 2).sum() / counts["long"]

@@ -13,12 +13,14 @@ from small_fits import dataset, recipe_of, small, texts
 from torch import nn
 
 from heedful.objectives.rows import EpochRows, padding_share
-from heedful.objectives.texts import in_parts
-from heedful.training.optimisers.adamw import make_optimiser, optimiser_tensors, restore_optimiser
+from heedful.objectives.texts import Parts, in_parts
+from heedful.recipes.schema import TrainingTable
+from heedful.training.optimisers.common import make_optimiser, optimiser_tensors, restore_optimiser
 from heedful.training.schedule import lr_factor
 from heedful.training.state import Progress, load_state, save_state
 from training_samples import tiny_model
 
+TABLE = TrainingTable(weight_decay=0.1)
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300)
 
 
@@ -94,10 +96,18 @@ def test_epochs_and_seeds_differ_and_padding_is_little() -> None:
 
 @given(st.lists(st.integers(), min_size=1, max_size=40, unique=True), st.integers(1, 60))
 def test_parts_of_a_step(rows: list[int], parts: int) -> None:
-    found = in_parts(rows, parts)
-    assert [r for part in found for r in part] == rows
+    found = in_parts(rows, Parts(parts))
+    assert [r for _, part in found for r in part] == rows
+    assert [number for number, _ in found] == list(range(len(found)))
     assert len(found) <= parts
-    assert all(found)
+    assert all(part for _, part in found)
+
+
+@given(st.lists(st.integers(), min_size=1, max_size=40, unique=True), st.integers(1, 60), st.integers(1, 8))
+def test_parts_of_a_step_are_dealt_out_to_processes(rows: list[int], parts: int, processes: int) -> None:
+    """Each part to one of them, under the number that it has where one process computes them all."""
+    dealt = [part for i in range(processes) for part in in_parts(rows, Parts(parts, range(i, parts, processes)))]
+    assert sorted(dealt, key=lambda part: part[0]) == in_parts(rows, Parts(parts))
 
 
 @given(st.integers(1, 400), st.floats(0, 0.95), st.sampled_from(["linear", "cosine", "constant"]))
@@ -125,7 +135,7 @@ def test_groups_of_the_optimiser(tmp_path: Path) -> None:
     one = small(model, dataset(*texts(6)), recipe_of(tuning={"layer_decay": 0.5}), tmp_path / "store")
     parameters = one.tuning.trainable()
     assert parameters.keys() == dict(model[0].named_parameters()).keys()
-    optimiser = make_optimiser(parameters, 0.25, one.tuning.lr_scale)
+    optimiser = make_optimiser(parameters, TrainingTable(weight_decay=0.25), one.tuning.lr_scale, {})
     name_of = {p: name for name, p in parameters.items()}
     seen = {}
     for group in optimiser.param_groups:
@@ -186,10 +196,10 @@ def _some() -> dict[str, nn.Parameter]:
 
 def test_state_goes_to_disk_and_back(tmp_path: Path) -> None:
     straight = _some()
-    _train(straight, make_optimiser(straight, 0.1, same), 0, 9)
+    _train(straight, make_optimiser(straight, TABLE, same, {}), 0, 9)
 
     first = _some()
-    optimiser = make_optimiser(first, 0.1, same)
+    optimiser = make_optimiser(first, TABLE, same, {})
     _train(first, optimiser, 0, 4)
     progress = Progress(
         step=4,
@@ -204,7 +214,7 @@ def test_state_goes_to_disk_and_back(tmp_path: Path) -> None:
 
     second = {name: nn.Parameter(torch.zeros_like(p)) for name, p in first.items()}
     assert not second["columns"].is_contiguous()
-    fresh = make_optimiser(second, 0.1, same)
+    fresh = make_optimiser(second, TABLE, same, {})
     found, found_best = load_state(tmp_path / "checkpoints", second, fresh)
     assert found == progress
     assert found_best is not None
@@ -216,13 +226,13 @@ def test_state_goes_to_disk_and_back(tmp_path: Path) -> None:
 
 def test_tensors_of_the_optimiser(tmp_path: Path) -> None:
     parameters = _some()
-    optimiser = make_optimiser(parameters, 0.1, same)
+    optimiser = make_optimiser(parameters, TABLE, same, {})
     assert optimiser_tensors(optimiser, parameters) == {}
     _train(parameters, optimiser, 0, 3)
     tensors = optimiser_tensors(optimiser, parameters)
     assert not any("never" in name for name in tensors)
     save_file(tensors, tmp_path / "o.safetensors")
-    other = make_optimiser(parameters, 0.1, same)
+    other = make_optimiser(parameters, TABLE, same, {})
     restore_optimiser(other, parameters, load_file(tmp_path / "o.safetensors"))
     again = optimiser_tensors(other, parameters)
     assert tensors.keys() == again.keys()
@@ -233,6 +243,6 @@ def test_tensors_of_the_optimiser(tmp_path: Path) -> None:
 def test_no_state_is_a_beginning(tmp_path: Path) -> None:
     parameters = _some()
     before = {name: p.detach().clone() for name, p in parameters.items()}
-    progress, best = load_state(tmp_path / "none", parameters, make_optimiser(parameters, 0.1, same))
+    progress, best = load_state(tmp_path / "none", parameters, make_optimiser(parameters, TABLE, same, {}))
     assert (progress, best) == (Progress(), None)
     assert all(torch.equal(p, before[name]) for name, p in parameters.items())

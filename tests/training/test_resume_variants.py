@@ -32,6 +32,8 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "batch-tokens": ("bert", "full", {"batch_tokens": 120}),
     "marks-by-steps": ("bert", "full", {"steps": 13, "mark_steps": 4, "patience": 3}),
     "marks-by-tokens": ("bert", "full", {"mark_tokens": 150}),
+    "tokens": ("bert", "full", {"tokens": 900, "schedule": "trapezoid", "mark_tokens": 200}),
+    "muon": ("bert", "full", {"optimiser": "muon", "betas": [0.8, 0.95]}),
     "solved": ("bert", "solved", {}),
     "towers": ("bert", "full", {"pairs": "towers"}),
     "bilstm": ("bert", "full", {"pooling": "bilstm"}),

@@ -20,6 +20,7 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import CLASS_METRICS
 from heedful.objectives.multi_task import MultiTask
 from heedful.objectives.task_draws import TaskDraws, annealed, shares
+from heedful.objectives.texts import Parts
 from heedful.recipes.reading import explain_key, make_recipe
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.examples import read_values
@@ -165,7 +166,7 @@ def test_the_loss_of_a_task_is_multiplied_by_its_weight(make: Make, tmp_path: Pa
         losses = {}
         for number in range(12):
             step = objective.step(number)
-            (one,) = objective.losses(reader, step, objective.counts(step), 1, lambda part: None)
+            (one,) = objective.losses(reader, step, objective.counts(step), Parts(1), lambda part: None)
             losses[step.task] = float(one.loss.detach())  # type: ignore[attr-defined]
             assert one.terms == {step.task: one.loss.detach()}  # type: ignore[attr-defined]
         steps[name] = losses
@@ -228,7 +229,7 @@ def test_each_stage_has_its_own_rise_and_fall() -> None:
 
     table = TrainingTable(epochs=2, lr=0.1, warmup=0.3)
     schedule = make_schedule(table, Staged())  # type: ignore[arg-type]
-    assert (schedule.steps, schedule.stage_ends, schedule.ends) == (21, (10, 14, 21), (5, 10, 14, 19, 21))
+    assert (schedule.steps, schedule.stage_ends, schedule.ends) == (21, (10, 14, 21), [5, 10, 14, 19, 21])
     expected = [0.1 * lr_factor(step, steps, 0.3, "linear") for steps in (10, 4, 7) for step in range(steps)]
     assert [schedule.lr(step) for step in range(21)] == pytest.approx(expected)
     assert [step for step in range(1, 22) if schedule.is_mark(step, 0, 0)] == [5, 10, 14, 19, 21]
@@ -421,7 +422,7 @@ def test_places_of_cached_texts_do_not_meet(make: Make, tmp_path: Path) -> None:
     step = parts.objective.step(0)
     with torch.inference_mode():
         (cached,) = parts.objective.losses(
-            parts.tuning.reader, step, parts.objective.counts(step), 1, lambda part: None
+            parts.tuning.reader, step, parts.objective.counts(step), Parts(1), lambda part: None
         )
     assert cached.loss.isfinite()
 

@@ -41,8 +41,11 @@ def run(
 ) -> None:
     """Run a recipe with each of its seeds; if it was stopped, the same line goes on where it was."""
     from heedful.recipes.reading import read_recipe, sweep_settings
+    from heedful.studies.executors import assist
     from heedful.studies.plan import plan_recipe
 
+    if assist() is not None:
+        return
     name = Path(recipe).stem
     plan = plan_recipe(
         read_recipe(recipe, [*(settings or []), *sweep_settings(sweep or [], curve)]),
@@ -93,8 +96,11 @@ def compare(
 ) -> None:
     """Which approach on my data: models × methods × seeds, beside baselines, ending in a table and a report."""
     from heedful.recipes.reading import parse_settings, settings_by_method, sweep_settings
+    from heedful.studies.executors import assist
     from heedful.studies.plan import plan_comparison
 
+    if assist() is not None:
+        return
     compared = _split_names(methods)
     for_all, for_methods = settings_by_method(settings or [], compared)
     changes = parse_settings([*for_all, *sweep_settings(sweep or [], curve)])
@@ -107,8 +113,11 @@ def compare(
 
 def quickstart(out: Out = None) -> None:
     """The main job on data in the package: a small encoder on customer messages, frozen against tuned, two seeds."""
+    from heedful.studies.executors import assist
     from heedful.studies.plan import plan_comparison
 
+    if assist() is not None:
+        return
     plan = plan_comparison({"name": "tickets"}, ["minilm"], ["frozen", "full"], range(2))
     directory = out or _default_place(plan, "quickstart")
     _run_and_report(plan, directory)
@@ -182,13 +191,14 @@ def _split_names(names: str) -> list[str]:
 def _run_and_report(plan: "StudyPlan", directory: Path, workers: int | None = None, on: str | None = None) -> None:
     from heedful.report.glance import closing_lines
     from heedful.report.study import write_reports
-    from heedful.studies.executors import executor_for
+    from heedful.studies.executors import dismiss, executor_for
     from heedful.studies.study import raise_failures, run_study
 
     command = shlex.join(["heedful", *sys.argv[1:]])
     executor = executor_for(on, workers, len(plan.settings) * len(plan.seeds))
     study = run_study(plan, directory, command=command, **executor._asdict())
     write_reports(directory)
+    dismiss(directory)
     _print_searched(study)
     print("\n" + "\n".join(closing_lines(directory)))
     print(f"\nreport  {directory / 'report.html'}")

@@ -40,6 +40,8 @@ class Mirrored:
         m = self.run.manifest
         facts = {key: m.get(key) for key in ("recipe", "seed", "versions", "threads", "device")}
         facts["thresholds"] = m.get("thresholds")
+        if m.get("processes", 1) != 1:
+            facts["processes"] = m["processes"]
         facts |= {"data": mapping(m, "data").get("fingerprints"), "model": mapping(m, "model").get("fingerprint")}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -249,6 +249,17 @@ class MemoryAttention(nn.Module):
         draw_linear(self.output, generator, scale.residual)
 
 
+def linear_maps(module: nn.Module) -> dict[str, int]:
+    """The weights of all linear maps inside by their names, and of how many maps on top of each other each is made."""
+    maps: dict[str, int] = {}
+    for name, part in module.named_modules():
+        if isinstance(part, MemoryAttention):
+            maps[f"{name}.keys_values.weight".lstrip(".")] = 2
+        elif isinstance(part, nn.Linear):
+            maps.setdefault(f"{name}.weight".lstrip("."), 3 if isinstance(part, Projections) else 1)
+    return maps
+
+
 def split_heads(x_btd: Tensor, heads: int) -> Tensor:
     """(b, h, t, k)."""
     b, t, d = x_btd.shape

@@ -29,7 +29,7 @@ from heedful.objectives.causal import USAGE, first_of, require_causal
 from heedful.objectives.collate import collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, whole
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
-from heedful.objectives.texts import TextReader, at_least_float32, in_parts
+from heedful.objectives.texts import Parts, TextReader, at_least_float32, in_parts
 from heedful.objectives.words import Ints, Row
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
@@ -209,9 +209,9 @@ class Answer(Objective):
         return {HEAD: float(sum(len(self.made[i].places_n) for i in step.rows))}
 
     def losses(
-        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: Parts, reseed: Reseed
     ) -> Iterator[Partial]:
-        for part, numbers in enumerate(in_parts(step.rows, parts)):
+        for part, numbers in in_parts(step.rows, parts):
             reseed(part)
             rows = [self.made[i] for i in numbers]
             with reader.precision():

@@ -45,6 +45,7 @@ from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, S
 from heedful.objectives.rows import EpochRows, padding_share
 from heedful.objectives.texts import (
     Item,
+    Parts,
     Text,
     TextReader,
     at_least_float32,
@@ -257,9 +258,9 @@ class Classify(Objective):
         return {TERM: float(self._weights(self.targets["train"][list(step.rows)]).sum())}
 
     def losses(
-        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: Parts, reseed: Reseed
     ) -> Iterator[Partial]:
-        for part, rows in enumerate(in_parts(step.rows, parts)):
+        for part, rows in in_parts(step.rows, parts):
             reseed(part)
             scores_bk = reader.scores([self.items["train"][r] for r in rows], self.task)
             loss = self.loss_sum(scores_bk, self.targets["train"][list(rows)].to(reader.device)) / counts[TERM]

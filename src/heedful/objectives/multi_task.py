@@ -30,7 +30,7 @@ from heedful.objectives.classify import TERM, Classify, ClassifyTable
 from heedful.objectives.loading import load_data
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.task_draws import EXPONENTS, TaskDraws, annealed
-from heedful.objectives.texts import Text, TextReader
+from heedful.objectives.texts import Parts, Text, TextReader
 from heedful.recipes.schema import ObjectiveTable, Recipe, TaskTable
 from heedful.storage.shared import SharedStore
 
@@ -264,7 +264,7 @@ class MultiTask(Objective):
         return {_task(step): self.tasks[_task(step)].counts(step)[TERM]}
 
     def losses(
-        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: Parts, reseed: Reseed
     ) -> Iterator[Partial]:
         task = _task(step)
         weight = self.table.weights.get(task, 1.0)
@@ -483,6 +483,11 @@ def _checked_name(place: int, one: TaskTable) -> str:
 
 def _check_in_turn(recipe: Recipe, table: MultiTaskTable) -> None:
     """What makes no sense if tasks are trained one after another, or not all of them."""
+    if table.sampling in ("in-turn", "annealed") and recipe.training.tokens is not None:
+        raise RequestError(
+            f'objective.sampling = "{table.sampling}" must know how many steps there are, which training.tokens does '
+            "not say; use training.steps or training.epochs."
+        )
     if table.sampling == "in-turn" and recipe.training.patience is not None:
         raise RequestError(
             'training.patience ends the whole training, and with objective.sampling = "in-turn" the tasks to come with '

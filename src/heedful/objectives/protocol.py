@@ -26,7 +26,7 @@ from heedful.evaluation.metrics import Metric
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.texts import Text, TextReader
+from heedful.objectives.texts import Parts, Text, TextReader
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 
@@ -41,8 +41,9 @@ class Partial:
     loss: Tensor
     """What is differentiated: already divided by the step's counts."""
     terms: Mapping[str, Tensor | float]
-    """What is logged, by the name of the loss term; the sum over terms and parts is the step's loss. It need not be
-    what is differentiated: gradient caching differentiates a product with gradients that it knows already."""
+    """What is logged, by the name of the loss term, which `Objective.counts` has too; the sum over terms and parts is
+    the step's loss. It need not be what is differentiated: gradient caching differentiates a product with gradients
+    that it knows already."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,9 @@ class Objective(ABC):
     """Whether its data are several sets, in [[data.tasks]]."""
     CORPUS: ClassVar[Literal["none", "all", "beside"]] = "none"
     """Whether running text, in data.corpus, is all of its data, or may stand beside them."""
+    GROWS: ClassVar[bool] = False
+    """Whether its steps can be small, and its texts short, at first (`objectives/warmup.py`); if not, a recipe that
+    asks for it is refused."""
     CONVEX: ClassVar[bool] = False
     """Whether its loss is convex in what its heads say and it has `everything`, so that linear heads can be solved."""
 
@@ -177,6 +181,10 @@ class Objective(ABC):
         what is to be logged. What it must remember belongs in `state`."""
         return {}
 
+    def progressed(self, share: float) -> None:  # noqa: B027 (most train in the same way from beginning to end)
+        """Told before each step is asked for which share of training is done, from 0 up to 1. It hangs on the steps and
+        tokens so far alone, so that a run that goes on is told the same."""
+
     @abstractmethod
     def step(self, number: int) -> Step:
         """What step `number` (from 0) trains on. Steps are asked for one after another, from any on after `restore`."""
@@ -184,14 +192,14 @@ class Objective(ABC):
     @abstractmethod
     def counts(self, step: Step) -> dict[str, float]:
         """By how much each loss term of the step is divided. Known before the first part, so that the parts of a step
-        can be told the sum."""
+        can be told the sum, and of the whole step, whichever parts of it this process computes."""
 
     @abstractmethod
     def losses(
-        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: Parts, reseed: Reseed
     ) -> Iterator[Partial]:
-        """The partial losses of a step in at most `parts` parts, `reseed` called before each. The gradient of each is
-        taken before the next is asked for."""
+        """The partial losses of those parts of a step that are this process's (`in_parts`), `reseed` called before each
+        with its number. The gradient of each is taken before the next is asked for."""
 
     def everything(self) -> Step:
         """All training examples as one step, for a tuning that solves; a stream has no such thing."""

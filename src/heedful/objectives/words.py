@@ -27,10 +27,11 @@ from heedful.objectives.collate import Wanted, collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, cut_rows
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.rows import EpochRows, padding_share
-from heedful.objectives.texts import TextReader, at_least_float32, in_parts
+from heedful.objectives.texts import Parts, TextReader, at_least_float32, in_parts
+from heedful.objectives.warmup import length_at, rows_at
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
-from heedful.streams import shuffled
+from heedful.streams import seed_of, shuffled
 from heedful.text.tokenizer import Tokenizer
 
 Ints = npt.NDArray[np.int64]
@@ -63,6 +64,7 @@ class Words(Objective):
     USAGE: ClassVar[str]
     """A command that uses what was trained, with {model} in the place of its directory."""
     CORPUS = "all"
+    GROWS = True
 
     def __init__(self, recipe: Recipe, seed: int, text: CorpusText) -> None:
         assert isinstance(recipe.objective, WordsTable)
@@ -70,6 +72,10 @@ class Words(Objective):
         self.rows: dict[str, Stretches] = {}
         self.made: dict[int, Row] = {}
         """The rows of the step that was asked for last."""
+        table = recipe.training
+        self.grows = bool(table.batch_warmup or table.length_warmup)
+        """Whether steps or rows are small at first: then each of their sizes has an order of its own."""
+        self.share, self.place = 0.0, 0
 
     # What one objective says
 
@@ -120,35 +126,66 @@ class Words(Objective):
             raise RequestError(
                 f"training.max_length = {table.max_length}, but the model reads at most {shape.longest} tokens."
             )
-        around = self.around(tokenizer, shape)
+        self.beside = self.around(tokenizer, shape)
         self.pad_id, self.first_position = shape.pad_id, shape.first_position
         sets = self.text.open(tokenizer, store)
         counts_v = sets["train"].corpus.token_counts(tokenizer.size) + 1
         self.log_frequency_v = np.log(counts_v / counts_v.sum())
-        self.rows = {name: cut_rows(stretches, table.max_length - around) for name, stretches in sets.items()}
-        lengths = (self.rows["train"].ends_n - self.rows["train"].starts_n + around).tolist()
+        self.stretches = sets["train"]
+        self.rows = {name: cut_rows(some, table.max_length - self.beside) for name, some in sets.items()}
+        self._deal(table.batch_size, table.max_length)
+
+    def _deal(self, size: int, length: int) -> None:
+        """From now on a step has so many rows, of at most so many tokens."""
+        table = self.recipe.training
+        if self.grows:
+            self.rows["train"] = cut_rows(self.stretches, max(1, length - self.beside))
+        lengths = (self.rows["train"].ends_n - self.rows["train"].starts_n + self.beside).tolist()
         # What is packed needs no rows of similar length, whose order would be less random.
         as_one = self.words_table.pack and table.batch_tokens is None
-        lengths = [1] * len(lengths) if as_one else lengths
-        self.batches = EpochRows(lengths, self.seed, table.batch_size, table.batch_tokens)
+        seed = seed_of(self.seed, size, length) if self.grows else self.seed
+        self.batches = EpochRows([1] * len(lengths) if as_one else lengths, seed, size, table.batch_tokens)
+        self.dealt = [size, length]
 
     # A step
 
-    def epoch_steps(self, epoch: int) -> int:
-        return self.batches.steps(epoch)
+    def epoch_steps(self, epoch: int) -> int | None:
+        return None if self.grows else self.batches.steps(epoch)
+
+    def progressed(self, share: float) -> None:
+        self.share = share
+
+    def state(self) -> dict[str, Any]:
+        return {"dealt": self.dealt, "place": self.place} if self.grows else {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        if state:
+            self._deal(*state["dealt"])
+            self.place = state["place"]
 
     def step(self, number: int) -> Step:
-        numbers = self.batches.of_step(number)
-        self.made = {n: self.row("train", n, self.batches.epoch) for n in numbers}
+        epoch: int | str
+        if self.grows:
+            table = self.recipe.training
+            wanted = [rows_at(table, self.share), length_at(table, self.share)]
+            if wanted != self.dealt:
+                self._deal(*wanted)
+                self.place = 0
+            numbers = self.batches.of_step(self.place)
+            self.place, epoch = self.place + 1, f"{self.dealt} {self.batches.epoch}"
+        else:
+            numbers = self.batches.of_step(number)
+            epoch = self.batches.epoch
+        self.made = {n: self.row("train", n, epoch) for n in numbers}
         return Step(numbers, [len(self.made[n].ids_t) for n in numbers])
 
     def counts(self, step: Step) -> dict[str, float]:
         return {self.HEAD: float(max(1, sum(len(self.made[n].places_n) for n in step.rows)))}
 
     def losses(
-        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: int, reseed: Reseed
+        self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: Parts, reseed: Reseed
     ) -> Iterator[Partial]:
-        for part, numbers in enumerate(in_parts(step.rows, parts)):
+        for part, numbers in in_parts(step.rows, parts):
             reseed(part)
             terms = self.terms(reader, [self.made[n] for n in numbers], counts)
             yield Partial(torch.stack(list(terms.values())).sum(), {k: v.detach() for k, v in terms.items()})

@@ -15,6 +15,9 @@ from heedful import plugins
 from heedful.errors import RequestError
 from heedful.recipes.schema import DataTable, Range, Recipe, SourceTable, StudyTable, TokenizerTable
 
+_LENGTHS = ("tokens", "steps", "epochs")
+"""The keys of [training] that say how long to train."""
+
 
 def builtin_names() -> list[str]:
     return sorted(p.name.removesuffix(".toml") for p in _builtin_folder().iterdir() if p.name.endswith(".toml"))
@@ -24,13 +27,15 @@ def read_recipe(source: str | Path, settings: Sequence[str] = ()) -> Recipe:
     """A file, or the name of a built-in recipe; `settings` are `key=value` in TOML, later ones win."""
     content, place = read_toml(source)
     written = content.get("training")
-    length = set(written) & {"steps", "epochs"} if isinstance(written, dict) else set()
-    if len(length) == 2:
-        raise RequestError(f"{place}: training.steps and training.epochs both say how long to train; keep one of them.")
+    length = [key for key in _LENGTHS if key in written] if isinstance(written, dict) else []
+    if len(length) > 1:
+        raise RequestError(
+            f"{place}: training.{length[0]} and training.{length[1]} both say how long to train; keep one of them."
+        )
     parsed = [_parse_setting(setting) for setting in settings]
-    for key, other in (("steps", "epochs"), ("epochs", "steps")):  # what is said now takes the other's place
-        if ["training", key] in [name for name, _ in parsed] and other in length:
-            del content["training"][other]
+    said_now = [key for key in _LENGTHS if ["training", key] in [name for name, _ in parsed]]
+    if said_now and length and length[0] not in said_now:  # it takes the other's place
+        del content["training"][length[0]]
     for name, value in parsed:
         _set_key(content, name, value)
     recipe = make_recipe(content, place)
@@ -284,10 +289,15 @@ def _refuse_contradictions(recipe: Recipe) -> None:
     objective = plugins.find("objective", recipe.objective.kind)
     _check_data(data, objective.TASKS, recipe.objective.kind)
     _check_corpus(data, objective.CORPUS, recipe.objective.kind)
-    if training.steps is not None and training.epochs != type(training).model_fields["epochs"].default:
-        raise RequestError("training.steps and training.epochs both say how long to train; keep one of the two.")
+    length = [key for key in _LENGTHS if getattr(training, key) != type(training).model_fields[key].default]
+    if len(length) > 1:
+        raise RequestError(
+            f"training.{length[0]} and training.{length[1]} both say how long to train; keep one of the two."
+        )
     if training.mark_steps is not None and training.mark_tokens is not None:
         raise RequestError("training.mark_steps and training.mark_tokens both say when to judge; keep one of the two.")
+    _check_optimiser(recipe)
+    _check_schedule(recipe)
     metrics = [m.name for m in objective.METRICS]
     if recipe.evaluation.metric not in ("auto", *metrics):
         near = difflib.get_close_matches(recipe.evaluation.metric, metrics, 1)
@@ -298,6 +308,43 @@ def _refuse_contradictions(recipe: Recipe) -> None:
     seeds = [] if isinstance(recipe.seeds, int) and recipe.seeds > 10_000 else recipe.seed_list()
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise RequestError(f"seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")
+
+
+def _check_optimiser(recipe: Recipe) -> None:
+    training = recipe.training
+    if len(training.betas) != 2:
+        raise RequestError(f"training.betas = {training.betas} is not right: give two numbers, such as [0.9, 0.95].")
+    if training.optimiser != "muon":
+        if training.muon_lr != type(training).model_fields["muon_lr"].default:
+            raise RequestError(
+                f'training.muon_lr goes with training.optimiser = "muon", not "{training.optimiser}"; leave it out.'
+            )
+    elif not plugins.find("tuning", recipe.tuning.method).MOVES_BODY:
+        raise RequestError(
+            'training.optimiser = "muon" is for the matrices of the blocks, which tuning.method = '
+            f'"{recipe.tuning.method}" leaves as they are; use "adamw".'
+        )
+
+
+def _check_schedule(recipe: Recipe) -> None:
+    training = recipe.training
+    if training.schedule != "trapezoid":
+        if training.cooldown != type(training).model_fields["cooldown"].default:
+            raise RequestError(
+                f'training.cooldown goes with training.schedule = "trapezoid", not "{training.schedule}"; leave it out.'
+            )
+    elif training.warmup + training.cooldown > 1:
+        raise RequestError(
+            f"training.warmup = {training.warmup:g} and training.cooldown = {training.cooldown:g} are more than the "
+            "whole of training together; make one of them smaller."
+        )
+    if not plugins.find("objective", recipe.objective.kind).GROWS:
+        for key in ("batch_warmup", "length_warmup"):
+            if getattr(training, key):
+                raise RequestError(
+                    f"training.{key} is for an objective that reads a stream, which objective.kind = "
+                    f'"{recipe.objective.kind}" does not; leave it out.'
+                )
 
 
 def _check_data(data: DataTable, has_tasks: bool, kind: str) -> None:

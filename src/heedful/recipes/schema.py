@@ -1,7 +1,7 @@
 """What a recipe may say. Each table is one word of the design; each field's docstring is its reference."""
 
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
@@ -201,30 +201,53 @@ class TrainingTable(Table):
     epochs: int = Field(3, ge=1, le=10_000)
     """Passes over the training rows."""
     steps: int | None = Field(None, ge=1)
-    """Instead of `epochs`: so many steps, whatever part of an epoch that is. A stream has no epochs and needs it."""
+    """Instead of `epochs`: so many steps, whatever part of an epoch that is. A stream has no epochs and needs it, or
+    `tokens`."""
+    tokens: int | None = Field(None, ge=1)
+    """Instead of `epochs` or `steps`: training ends with the first step at which so many tokens have been read, padding
+    not counted; the learning rate follows the share of them that has been read."""
     mark_steps: int | None = Field(None, ge=1)
     """Judge the run on dev every so many steps. Default: at the end of each epoch, and of the run."""
     mark_tokens: int | None = Field(None, ge=1)
     """Judge the run on dev whenever it has read so many more tokens."""
+    keep_marks: bool = False
+    """Whether each mark leaves the model as it is then, uncalibrated, as a model directory marks/STEP of the run."""
     batch_size: int = Field(32, ge=1)
     """Rows in a step."""
     batch_tokens: int | None = Field(None, ge=16)
     """Instead of `batch_size`: as many rows in a step as keep rows times longest row within this many tokens."""
+    batch_warmup: float = Field(0.0, ge=0, le=1)
+    """Share of training over which a step grows to `batch_size` rows: a quarter of them, then half. For objectives that
+    read a stream."""
     accumulate: int = Field(1, ge=1)
-    """Into how many parts a step's rows are cut, to save memory; the result is the same."""
+    """Into how many parts a step's rows are cut, to save memory; the result is the same. Under torchrun they are dealt
+    out to its processes, each of which gets at least one."""
+    optimiser: Literal["adamw", "muon"] = "adamw"
+    """What moves the weights: "adamw"; or "muon", whose steps are orthogonal matrices, for the matrices inside the
+    blocks, with AdamW for all else (token and position tables, heads, norms, biases)."""
     lr: float = Field(5e-5, gt=0)
     """The highest learning rate."""
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the learning rate falls after the warm-up: to zero in a line, to zero in a cosine, or not at all."""
+    muon_lr: float = Field(0.02, gt=0)
+    """The highest learning rate of what Muon moves; it rises and falls as `lr` does."""
+    betas: list[Annotated[float, Field(ge=0, lt=1)]] = [0.9, 0.999]
+    """How slowly AdamW forgets: the gradients, and their squares. For long runs on large batches often [0.9, 0.95]."""
+    schedule: Literal["linear", "cosine", "constant", "trapezoid"] = "linear"
+    """How the learning rate falls after the warm-up: to zero in a line, to zero in a cosine, not at all, or
+    ("trapezoid") not until the last part of training, over which it falls to zero in a line."""
     warmup: float = Field(0.1, ge=0, lt=1)
-    """Share of all steps over which the learning rate rises from zero."""
+    """Share of all steps, or tokens, over which the learning rate rises from zero."""
+    cooldown: float = Field(0.2, gt=0, le=1)
+    """Share of all steps, or tokens, over which it falls at the end, with schedule = "trapezoid"."""
     weight_decay: float = Field(0.01, ge=0)
-    """AdamW's decay, on matrices alone: biases and norms are left out."""
+    """The decay of each step, on matrices alone: biases and norms are left out."""
     clip: float | None = Field(1.0, gt=0)
     """Largest norm of the gradient; longer ones are scaled down to it."""
     max_length: int = Field(128, ge=4)
     """Longest text in tokens, special tokens included: of both texts of a pair together, or of each if they are read in
     towers."""
+    length_warmup: float = Field(0.0, ge=0, le=1)
+    """Share of training over which texts grow to `max_length` tokens: a quarter of them, then half. For objectives that
+    read a stream."""
     long_texts: Literal["cut", "chunk"] = "cut"
     """What happens beyond `max_length`: the rest is cut off, or the text read in chunks and their states averaged."""
     patience: int | None = Field(None, ge=1)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from heedful.objectives.protocol import Objective
+from heedful.objectives.texts import Parts
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
@@ -27,6 +28,8 @@ class Pace:
     training: float
     cached: bool = False
     """Whether every row is read once, for all runs, because the body does not move."""
+    tokens: float = 1.0
+    """Of a row."""
 
 
 def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, threads: int | None) -> float:
@@ -72,9 +75,12 @@ def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, 
     """`stages`: how many follow each other, each as long as the recipe says; `new`: no run before it has computed what
     several share."""
     table = recipe.training
-    rows = stages * table.batch_size * table.steps if table.steps is not None else sizes["train"] * table.epochs
-    marks = max(1, table.steps // (table.mark_steps or table.steps)) if table.steps is not None else table.epochs
-    marks *= stages
+    rows, marks = sizes["train"] * table.epochs, table.epochs
+    if table.steps is not None:
+        rows, marks = stages * table.batch_size * table.steps, table.steps // (table.mark_steps or table.steps)
+    elif table.tokens is not None:
+        rows, marks = round(table.tokens / pace.tokens), table.tokens // (table.mark_tokens or table.tokens)
+    marks = stages * max(1, marks)
     judged = sizes.get("dev", 0)
     others = sum(size for name, size in sizes.items() if name not in ("train", "dev"))
     if pace.cached:
@@ -87,13 +93,14 @@ def _measure(recipe: Recipe, objective: Objective, threads: int | None) -> Pace:
     with tempfile.TemporaryDirectory() as folder, threads_of(recipe.training.threads or threads):
         parts = assemble(recipe, 0, sample, SharedStore(Path(folder)))
         cached = parts.tuning.reader.cache is not None
-        rows = len(sample.step(0).rows)
+        step = sample.step(0)
+        rows = len(step.rows)
         training = 0.0
         if parts.tuning.solve is None:
             _pass(parts, train=True)  # the first one is slower
             training = _pass(parts, train=True) / rows
         reading = parts.tuning.spent(0, 0).seconds if cached else _pass(parts, train=False)
-        return Pace(reading / rows, training, cached)
+        return Pace(reading / rows, training, cached, sum(step.lengths) / rows)
 
 
 def _pass(parts: Assembly, train: bool) -> float:
@@ -103,7 +110,7 @@ def _pass(parts: Assembly, train: bool) -> float:
     started = time.perf_counter()
     step = objective.step(0)
     with torch.set_grad_enabled(train):
-        for partial in objective.losses(tuning.reader, step, objective.counts(step), 1, lambda part: None):
+        for partial in objective.losses(tuning.reader, step, objective.counts(step), Parts(1), lambda part: None):
             if train:
                 partial.loss.backward()  # type: ignore[no-untyped-call]
     seconds = time.perf_counter() - started
@@ -114,5 +121,7 @@ def _pass(parts: Assembly, train: bool) -> float:
 
 def _mean(paces: Iterable[Pace]) -> Pace:
     known = list(paces)
-    reading, training = (sum(getattr(p, key) for p in known) / len(known) for key in ("reading", "training"))
-    return Pace(reading, training, any(p.cached for p in known))
+    reading, training, tokens = (
+        sum(getattr(p, key) for p in known) / len(known) for key in ("reading", "training", "tokens")
+    )
+    return Pace(reading, training, any(p.cached for p in known), tokens)

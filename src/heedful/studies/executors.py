@@ -9,7 +9,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 from heedful.errors import RequestError, WorkError
 from heedful.storage.locks import Busy
 from heedful.training.cost import available_memory
-from heedful.training.progress import Narrator
+from heedful.training.loop import StepError
+from heedful.training.processes import PeerError, Processes, join
+from heedful.training.progress import Narrator, silent
 
 TRIES = 3
 _SPARE = 300_000_000  # bytes left to others when a further run is started
@@ -93,13 +95,16 @@ def attempt(task: Task, narrator: Narrator, patience: float = 0.0) -> tuple[str,
         except WorkError as error:
             return "failed", str(error)
         except OSError as error:
-            what = f"{error.filename or 'a file'}: could not be read or written ({error.strerror or error})."
-            return "failed", what
+            return "failed", _about_files(error)
         except Exception as error:
             with contextlib.suppress(OSError):
                 text = traceback.format_exc()
                 (Path(task.directory) / "traceback.txt").write_text(text, encoding="utf-8")
             return "failed", f"{type(error).__name__}: {error} (see traceback.txt in the run's directory)"
+
+
+def _about_files(error: OSError) -> str:
+    return f"{error.filename or 'a file'}: could not be read or written ({error.strerror or error})."
 
 
 def in_turn(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
@@ -109,6 +114,50 @@ def in_turn(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
         if state == "request":
             raise RequestError(str(reason))
         yield Result(task.name, state, reason)
+
+
+def in_group(group: Processes) -> Executor:
+    """One after another, each by all processes of a group that torchrun has started, whose first this is. A step that
+    all of them refuse is the end of that run alone; whatever else goes wrong is the end of the group."""
+
+    def executor(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
+        for task in tasks:
+            group.tell({"task": asdict(replace(task, baselines=None, thresholds={}))})  # the run tells what is needed
+            try:
+                perform(task, Narrator(task.name, tell=watch))
+            except StepError as error:
+                yield Result(task.name, "failed", str(error))
+            except OSError as error:
+                raise WorkError(f"{task.name}: {_about_files(error)}") from None
+            else:
+                yield Result(task.name, "done")
+
+    return executor
+
+
+def assist() -> str | None:
+    """Of a group, all processes but the first help it with its runs, until it dismisses them with what is returned;
+    None at once in a process that is the first, or alone."""
+    group = join()
+    if group.first:
+        return None
+    try:
+        while "task" in (told := group.hear()):
+            task = Task(**told["task"])
+            with contextlib.suppress(StepError):  # the first says so
+                perform(task, Narrator(task.name, silent))
+        return str(told["end"])
+    except PeerError:
+        raise SystemExit(1) from None  # whoever is lost has said why, if it could
+    except OSError as error:
+        raise WorkError(f"process {group.rank + 1} of {group.count}: {_about_files(error)}") from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def dismiss(directory: Path) -> None:
+    """The first process of a group needs the others no more: their `assist` returns this directory."""
+    join().tell({"end": str(directory)})
 
 
 class Place(NamedTuple):
@@ -122,7 +171,15 @@ class Place(NamedTuple):
 
 
 def executor_for(on: str | None, workers: int | None, jobs: int) -> Place:
-    """Where the user wants them: on this machine, or on a Ray cluster."""
+    """Where the user wants them: on this machine, or on a Ray cluster; under torchrun, in its processes together."""
+    group = join()
+    if group.count > 1:
+        if on is not None or (workers or 1) > 1:
+            key = "--workers" if on is None else "--on"
+            raise RequestError(
+                f"{key}: torchrun's processes make one run after another, all together; leave {key} out."
+            )
+        return Place(in_group(group), None, 1)
     if on is None:
         return local(workers, jobs)
     if on != "ray" and not on.startswith("ray://"):
@@ -156,6 +213,8 @@ def in_processes(workers: int) -> Executor:
 
 class _Processes:
     def __init__(self, workers: int, watch: Watch) -> None:
+        if join().count > 1:
+            raise RequestError("torchrun's processes make one run after another, all together; leave workers out.")
         if multiprocessing.parent_process() is not None:  # a worker has read the caller's script, as it must
             raise RequestError("with workers, call heedful.run under `if __name__ == '__main__':` in your script.")
         self.workers, self.watch = workers, watch

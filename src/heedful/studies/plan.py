@@ -110,11 +110,11 @@ def _merged(changes: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str,
 
 
 def _defaults(compared: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a tuning takes unless it is told otherwise; steps take the place of epochs."""
+    """What a tuning takes unless it is told otherwise; steps or tokens take the place of epochs."""
     tables = {table: dict(values) for table, values in compared.items()}
     study = changes.get("study")
     for training in (changes.get("training"), study.get("training") if isinstance(study, Mapping) else None):
-        if isinstance(training, Mapping) and "steps" in training:
+        if isinstance(training, Mapping) and training.keys() & {"steps", "tokens"}:
             tables.get("training", {}).pop("epochs", None)
     return tables
 

@@ -18,7 +18,7 @@ from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.tpe import Axes, Trial, propose
 
 _TABLES = ("model", "data", "objective", "tuning", "training")
-_LENGTHS = {"training.epochs", "training.steps", "training.mark_steps", "training.mark_tokens"}
+_LENGTHS = {"training.epochs", "training.steps", "training.tokens", "training.mark_steps", "training.mark_tokens"}
 _MOST_SETTINGS = 1000  # in one study
 _MOST_EPOCHS = 10_000  # that a recipe may have
 
@@ -149,10 +149,11 @@ def _curve_settings(base: SettingPlan, sizes: Sequence[float]) -> list[SettingPl
 
 
 def _as_many_steps(recipe: Recipe, times: float) -> dict[str, Any]:
-    """The length of a training on so many times fewer rows, counted in epochs; nothing if the recipe counts steps, or
-    the head is solved and not trained."""
+    """The length of a training on so many times fewer rows, counted in epochs; nothing if the recipe counts steps or
+    tokens, or the head is solved and not trained."""
     training = recipe.training
-    if times == 1 or training.steps is not None or plugins.find("tuning", recipe.tuning.method).solves(recipe):
+    counted = training.steps is not None or training.tokens is not None
+    if times == 1 or counted or plugins.find("tuning", recipe.tuning.method).solves(recipe):
         return {}
     changes = {"training.epochs": min(_MOST_EPOCHS, round(times * training.epochs))}
     if training.patience is not None and training.mark_steps is None and training.mark_tokens is None:

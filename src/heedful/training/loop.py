@@ -17,10 +17,12 @@ import torch
 from torch import nn
 
 from heedful.errors import WorkError
+from heedful.nn.attention import linear_maps
 from heedful.objectives.protocol import Objective, Step
 from heedful.recipes.schema import TrainingTable
 from heedful.streams import seed_generators
-from heedful.training.optimisers.adamw import make_optimiser
+from heedful.training.optimisers.common import make_optimiser
+from heedful.training.processes import Processes
 from heedful.training.schedule import make_schedule
 from heedful.training.state import Progress, load_state, put_weights, save_state
 from heedful.tuning.protocol import TABLE, Tuning
@@ -30,6 +32,10 @@ _LOG_EVERY = 20  # steps
 
 class Stopped(Exception):  # noqa: N818 (nothing went wrong)
     """Somebody asked the run to stop; its state is on disk."""
+
+
+class StepError(WorkError):
+    """A loss or a gradient was not finite: every process of a group raises it in the same step."""
 
 
 @dataclass
@@ -48,8 +54,12 @@ class Fit:
     should_stop: Callable[[], bool]
     thresholds: Mapping[int, float] = field(default_factory=dict)
     """What the best score must have reached at a mark, by its number; else training ends there."""
+    keep_mark: Callable[[Progress], None] | None = None
+    """Keeps the model as it is at a mark."""
     clock: float = field(default_factory=time.monotonic)
     """From when on seconds are not in `progress.total_seconds` yet; at first, the beginning of this sitting."""
+    group: Processes = field(default_factory=Processes)
+    """Who else trains the same model; each has a `Fit` of its own, and that of the first alone writes."""
 
     def run(self) -> Progress:
         self.parameters = self.tuning.trainable()
@@ -57,21 +67,28 @@ class Fit:
         self.table_scale = self.tuning.lr_scale(TABLE)
         self.progress, self.best = load_state(self.directory / "checkpoints", self.parameters, self.optimiser)
         self.objective.restore(self.progress.objective)
-        _cut(self.directory / "log.jsonl", self.progress.log_bytes)
+        self.writes = self.group.first
+        if self.writes:
+            _cut(self.directory / "log.jsonl", self.progress.log_bytes)
+        self.parts, self.stop_agreed = self.group.parts(self.training.accumulate), False
         self.schedule = make_schedule(self.training, self.objective)
         self.tuning.train(True)
         saved = time.monotonic()
         while not self.progress.finished:
             started, tokens = time.monotonic(), self.progress.tokens
+            self.objective.progressed(self.schedule.share(self.progress.step, tokens))
             self._step(self.objective.step(self.progress.step))
             self.progress.seconds += time.monotonic() - started
-            self.watch(self.progress, self.schedule.steps, {})
+            self.watch(self.progress, self.schedule.expected_steps(self.progress.step, self.progress.tokens), {})
             at_mark = self.schedule.is_mark(self.progress.step, tokens, self.progress.tokens)
             if at_mark:
                 self._mark()
+                if self.keep_mark is not None and self.writes:
+                    self.keep_mark(self.progress)
             if self.progress.step in self.schedule.stage_ends:
                 self._end_stage()
-            stop = self.should_stop() and not self.progress.finished
+            asked = self.should_stop() if self.group.count == 1 else self.stop_agreed
+            stop = asked and not self.progress.finished
             if at_mark or stop or time.monotonic() - saved > self.training.checkpoint_seconds:
                 self._save()
                 saved = time.monotonic()
@@ -85,17 +102,22 @@ class Fit:
         progress, reader = self.progress, self.tuning.reader
         # Dropout and all else that is drawn depend on (seed, step, part) alone: there is nothing of it to save.
         reseed = partial(seed_generators, reader.device.type, self.seed, progress.step)
-        counts, terms = self.objective.counts(step), dict[str, float]()
-        for one in self.objective.losses(reader, step, counts, self.training.accumulate, reseed):
+        counts, terms, finite = self.objective.counts(step), dict[str, float](), True
+        for one in self.objective.losses(reader, step, counts, self.parts, reseed):
             for name, value in one.terms.items():
                 terms[name] = terms.get(name, 0.0) + float(value)
-            if not math.isfinite(sum(terms.values())):
-                self._refuse(step)
+            finite = math.isfinite(sum(terms.values()))
+            if not finite:
+                break
             one.loss.backward()  # type: ignore[no-untyped-call]
-        if self.tuning.penalty is not None:
+        if self.tuning.penalty is not None and finite and self.group.rank == 0:
             penalty = self.tuning.penalty()
             penalty.backward()  # type: ignore[no-untyped-call]
             terms["penalty"] = float(penalty.detach())
+        if self.group.count > 1:
+            terms, finite = self._add_up(counts, terms, finite)
+        if not finite:
+            self._refuse(step)
         gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
         length = float(nn.utils.get_total_norm(gradients))
         if not math.isfinite(length):
@@ -103,25 +125,38 @@ class Fit:
         shrink = math.inf if self.training.clip is None else self.training.clip / (length + 1e-6)
         if shrink < 1:
             torch._foreach_mul_(gradients, shrink)
-        lr = self.schedule.lr(progress.step)
+        tokens = sum(step.lengths)
+        lr = self.schedule.lr(progress.step, progress.tokens, tokens)
         for group in self.optimiser.param_groups:
             group["lr"] = lr * group["scale"]
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         progress.decay *= 1 - lr * self.table_scale * self.training.weight_decay
         progress.step += 1
-        progress.tokens += sum(step.lengths)
+        progress.tokens += tokens
         progress.forward_flops += self.objective.forward_flops(step, self.tuning.transformer.shape)
         progress.losses.append(terms)
         if progress.step % _LOG_EVERY == 0:
             self._log_losses(lr)
+
+    def _add_up(
+        self, counts: Mapping[str, float], terms: Mapping[str, float], finite: bool
+    ) -> tuple[dict[str, float], bool]:
+        """The gradients and loss terms of all processes; whether every loss was finite."""
+        names = [*counts] if self.tuning.penalty is None else [*counts, "penalty"]
+        if strange := terms.keys() - set(names):
+            raise ValueError(f"loss terms that the objective's counts do not name: {', '.join(sorted(strange))}")
+        own = {name: terms.get(name, 0.0) for name in names}
+        added, (broken, asked) = self.group.add_up(self.parameters.values(), own, not finite, self.should_stop())
+        self.stop_agreed = asked
+        return added, not broken
 
     def _mark(self) -> None:
         """Judge, keep the best, and see whether to go on."""
         progress = self.progress
         if progress.losses:
             self._log_losses(None)
-        progress.finished, progress.marks = progress.step == self.schedule.steps, progress.marks + 1
+        progress.finished, progress.marks = self.schedule.is_end(progress.step, progress.tokens), progress.marks + 1
         place = {"step": progress.step, "mark": progress.marks}
         epochs = self.schedule.epochs_done(progress.step)
         if epochs is not None:
@@ -130,7 +165,7 @@ class Fit:
             self.watch(progress, 0, {**place, "score": None, "metrics": {}})
             return
         self.tuning.train(False)
-        judged = self.judge()
+        judged = self.group.from_first(self.judge)
         self.tuning.train(True)
         self._log({**place, "dev": judged["metrics"]})
         score = judged["score"] if math.isfinite(judged["score"]) else None  # an undefined one is worse than any
@@ -167,7 +202,8 @@ class Fit:
             self.progress.decay = self.progress.best_decay
 
     def _fresh_optimiser(self) -> torch.optim.Optimizer:
-        return make_optimiser(self.parameters, self.training.weight_decay, self.tuning.lr_scale)
+        maps = linear_maps(self.tuning.transformer)
+        return make_optimiser(self.parameters, self.training, self.tuning.lr_scale, maps)
 
     def _log_losses(self, lr: float | None) -> None:
         losses, self.progress.losses = self.progress.losses, []
@@ -183,12 +219,16 @@ class Fit:
 
     def _log(self, line: dict[str, Any]) -> None:
         """The log holds nothing that differs between two runs of one recipe: no times, no paths."""
+        if not self.writes:
+            return
         text = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8")
         with (self.directory / "log.jsonl").open("ab") as file:
             file.write(text)
         self.progress.log_bytes += len(text)
 
     def _save(self) -> None:
+        if not self.writes:
+            return
         now = time.monotonic()
         self.progress.total_seconds += now - self.clock
         self.clock = now
@@ -199,7 +239,7 @@ class Fit:
         save_state(self.directory / "checkpoints", self.progress, self.parameters, self.optimiser, self.best)
 
     def _refuse(self, step: Step, what: str = "loss") -> None:
-        raise WorkError(
+        raise StepError(
             f"step {self.progress.step + 1}: the {what} is not finite, so the step was not made "
             f"({self.objective.where(step)}); look at these, or lower training.lr."
         )

@@ -1,5 +1,6 @@
 """One run: a recipe with a seed, from data to a model directory with its metrics, in a directory of its own."""
 
+import copy
 import json
 import math
 import platform
@@ -9,6 +10,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -32,6 +35,7 @@ from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.cost import peak_gpu_memory, peak_memory
 from heedful.training.loop import Fit, Stopped
 from heedful.training.outcome import dev_judge, write_outcome
+from heedful.training.processes import Processes, join
 from heedful.training.progress import Narrator, silent
 from heedful.training.state import Progress
 from heedful.training.threads import threads_of
@@ -60,13 +64,21 @@ def execute(
     `baselines` and the `store` can be handed over by a study, which has them for all its runs. `threads` is for a
     recipe that does not say how many. `thresholds` are scores on dev (higher is better) that the best mark so far must
     reach at each mark; if it does not, training ends there, which the manifest then says under "pruned".
+
+    Under torchrun every process of the group calls it; the first does all of it, and the others, for whom what is
+    returned is empty, help with the steps.
     """
+    group = join()
+    if not group.first:
+        _assist(group, recipe, seed, directory, store)
+        return {}
     _open(directory, recipe, seed)  # what is not ours is refused before anything is written there
     with alone(directory), threads_of(None):
         manifest = _open(directory, recipe, seed)
         damaged = manifest.get("state") == "done" and finished_run(directory) is None
         if manifest.get("state") == "done" and not damaged:
             _tidy(directory)
+            group.tell({"needed": False})
             return manifest
         torch.set_num_threads(manifest.get("threads") or recipe.training.threads or threads or torch.get_num_threads())
         started = time.monotonic()
@@ -82,17 +94,19 @@ def execute(
             raise RequestError(f"{directory}: the data have changed since this run began; choose another with --out.")
         parts = assemble(recipe, seed, objective, store)
         if manifest:
-            _refuse_another_machine(directory, manifest, parts)
-        manifest = manifest or _manifest(recipe, seed, parts, command, thresholds or {})
+            _refuse_another_machine(directory, manifest, parts, group)
+        group.check(parts.device)
+        manifest = manifest or _manifest(recipe, seed, parts, command, thresholds or {}, group)
         write_json(directory / "manifest.json", manifest)
         if (directory / "checkpoints").exists():
             narrator.say("going on from the last checkpoint")
+        group.tell(_for_the_others(parts, manifest))
         with _Interruptible() as should_stop:
             if parts.tuning.solve is not None:
                 progress, clock = _solve(recipe, directory, parts, narrator, should_stop), started
             else:
-                limits = {int(mark): score for mark, score in manifest.get("thresholds", {}).items()}
-                fit = _fit(recipe, seed, directory, parts, narrator, should_stop, started, limits)
+                limits = manifest.get("thresholds", {})
+                fit = _fit(recipe, seed, directory, parts, store, narrator, should_stop, started, limits, group)
                 progress, clock = fit.progress, fit.clock
             metrics = write_outcome(directory, recipe, parts, progress, baselines)
         parts.tuning.finish(progress.decay)
@@ -113,19 +127,57 @@ def execute(
         return manifest
 
 
+def _for_the_others(parts: Assembly, manifest: dict[str, Any]) -> dict[str, Any]:
+    """What the other processes of a group are told before the first step."""
+    return {
+        "needed": parts.tuning.solve is None,
+        "threads": manifest["threads"],
+        "thresholds": manifest.get("thresholds", {}),
+        "made_of": _made_of(parts),
+    }
+
+
+def _made_of(parts: Assembly) -> list[Any]:
+    return [parts.fingerprint, parts.tuning.made_from(), parts.objective.description()["fingerprints"]]
+
+
+def _assist(group: Processes, recipe: Recipe, seed: int, directory: Path, store: SharedStore | None) -> None:
+    """Of a group, all processes but the first: when that has put everything in its place, they compute their parts of
+    each step, and write nothing."""
+    told = group.hear()
+    if not told["needed"]:
+        return
+    with threads_of(told["threads"]), _Interruptible() as should_stop:
+        store = store or SharedStore(directory / ".shared")
+        parts = assemble(recipe, seed, read_objective(recipe, seed, store), store)
+        if _made_of(parts) != told["made_of"]:
+            raise RequestError(
+                f"{directory}: process {group.rank + 1} of {group.count} reads other data or another model than the "
+                "first; give all of them the same files."
+            )
+        narrator = Narrator(directory.name, silent)
+        started, limits = time.monotonic(), told["thresholds"]
+        _fit(recipe, seed, directory, parts, store, narrator, should_stop, started, limits, group)
+
+
 def _begin_again(directory: Path) -> dict[str, Any]:
     """A run that was finished and is no longer whole is made anew in its place, as if there had been none. Its manifest
     stays until the new one is there, so that the directory is known as a run's."""
     for name in ("metrics.json", "log.jsonl"):
         (directory / name).unlink(missing_ok=True)
-    for name in ("checkpoints", "predictions", "values"):
+    for name in ("checkpoints", "predictions", "values", "marks"):
         shutil.rmtree(directory / name, ignore_errors=True)
     return {}
 
 
 def _tidy(directory: Path) -> None:
     """What a finished run needs no more, and what sittings that were killed while they saved have left."""
-    for path in [directory / "checkpoints", directory / ".shared", *directory.glob(".*.new")]:
+    for path in [
+        directory / "checkpoints",
+        directory / ".shared",
+        *directory.glob(".*.new"),
+        *directory.glob("marks/.*.new"),
+    ]:
         shutil.rmtree(path, ignore_errors=True)
     for path in directory.glob("**/.*.part"):
         path.unlink(missing_ok=True)
@@ -136,10 +188,12 @@ def _fit(
     seed: int,
     directory: Path,
     parts: Assembly,
+    store: SharedStore,
     narrator: Narrator,
     should_stop: Callable[[], bool],
     started: float,
-    thresholds: dict[int, float],
+    thresholds: Mapping[str, float],
+    group: Processes,
 ) -> Fit:
     fit = Fit(
         objective=parts.objective,
@@ -150,8 +204,10 @@ def _fit(
         judge=dev_judge(recipe, parts),
         watch=narrator.watch,
         should_stop=should_stop,
-        thresholds=thresholds,
+        thresholds={int(mark): score for mark, score in thresholds.items()},
+        keep_mark=partial(_keep_mark, directory / "marks", parts, store) if recipe.training.keep_marks else None,
         clock=started,
+        group=group,
     )
     try:
         fit.run()
@@ -159,6 +215,15 @@ def _fit(
         narrator.say(f"stopped at step {fit.progress.step}; the same command goes on from there")
         raise KeyboardInterrupt from None
     return fit
+
+
+def _keep_mark(folder: Path, parts: Assembly, store: SharedStore, progress: Progress) -> None:
+    """The model as it is, put together as at the end: in a copy, since training goes on with its own."""
+    ours = parts.checkpoint
+    mark = replace(ours, transformer=copy.deepcopy(ours.transformer), tokenizer=copy.copy(ours.tokenizer))
+    parts.tuning.finish(progress.decay, mark.transformer)
+    parts.objective.finish(mark)
+    write_model(folder / f"{progress.step:08}", mark, None if parts.tuning.MOVES_BODY else store)
 
 
 def _solve(
@@ -212,7 +277,7 @@ def _open(directory: Path, recipe: Recipe, seed: int) -> dict[str, Any]:
     return manifest
 
 
-def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: Assembly) -> None:
+def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: Assembly, group: Processes) -> None:
     """A run goes on only where that leads to the same bits."""
     if manifest["model"].get("fingerprint") != parts.fingerprint:
         raise RequestError(f"{directory}: the model has changed since this run began; choose another with --out.")
@@ -224,6 +289,12 @@ def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: As
             f"{directory}: was begun with torch {manifest['versions']['torch']} on {manifest['device']}, and would "
             "not go on to the same bits here; choose another directory with --out."
         )
+    processes = manifest.get("processes", 1)  # earlier versions had one
+    if processes != group.count:
+        raise RequestError(
+            f"{directory}: was begun with {processes} process{'es' if processes > 1 else ''}, and would not go on to "
+            f"the same bits with {group.count}; start as many as before, or choose another directory with --out."
+        )
     if manifest.get("engine") != ENGINE:
         raise RequestError(
             f"{directory}: was begun with heedful {manifest.get('heedful')}, whose steps lead to other bits than this "
@@ -232,10 +303,11 @@ def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: As
 
 
 def _manifest(
-    recipe: Recipe, seed: int, parts: Assembly, command: str, thresholds: Mapping[int, float]
+    recipe: Recipe, seed: int, parts: Assembly, command: str, thresholds: Mapping[int, float], group: Processes
 ) -> dict[str, Any]:
     total = take_inventory(parts.checkpoint.transformer).total
     trainable = sum(p.numel() for p in parts.tuning.trainable().values())
+    cut_into = group.parts(recipe.training.accumulate).count
     return {
         "format": FORMAT,
         "engine": ENGINE,
@@ -246,6 +318,8 @@ def _manifest(
         **({"thresholds": {str(mark): score for mark, score in thresholds.items()}} if thresholds else {}),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}},
         "threads": torch.get_num_threads(),
+        "processes": group.count,
+        **({"parts": cut_into} if cut_into != recipe.training.accumulate and parts.tuning.solve is None else {}),
         "device": str(parts.device),
         "metrics": [metric.stated() for metric in parts.objective.metrics],
         "data": parts.objective.description(),

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from heedful.storage.directories import replace_directory
-from heedful.training.optimisers.adamw import optimiser_tensors, restore_optimiser
+from heedful.training.optimisers.common import optimiser_tensors, restore_optimiser
 
 _FILES = frozenset({"weights.safetensors", "optimiser.safetensors", "best.safetensors", "state.json"})
 

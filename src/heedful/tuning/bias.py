@@ -42,6 +42,11 @@ class Bias(Tuning):
     def check(cls, recipe: Recipe) -> None:
         if recipe.model.shape is not None:
             raise RequestError('tuning.method = "bias" leaves random matrices as they are; use "full".')
+        if recipe.training.optimiser == "muon":
+            raise RequestError(
+                'training.optimiser = "muon" is for the matrices of the blocks, which tuning.method = "bias" leaves as '
+                'they are; use "adamw".'
+            )
 
     def trainable(self) -> dict[str, nn.Parameter]:
         return {n: p for n, p in self.transformer.named_parameters() if self._moves(n)}

@@ -20,8 +20,9 @@ from heedful.tuning.protocol import Spent, Surroundings, Tuning
 from heedful.tuning.solving import PENALTIES, solve_head
 
 _OF_STEPS = (
-    "epochs", "steps", "mark_steps", "mark_tokens", "batch_size", "accumulate", "lr", "schedule", "warmup",
-    "weight_decay", "clip", "patience", "keep", "checkpoint_seconds",
+    "epochs", "steps", "tokens", "mark_steps", "mark_tokens", "keep_marks", "batch_size", "batch_warmup", "accumulate",
+    "optimiser", "lr", "muon_lr", "betas", "schedule", "warmup", "cooldown", "weight_decay", "clip", "patience", "keep",
+    "checkpoint_seconds",
 )  # fmt: skip
 
 

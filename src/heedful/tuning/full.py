@@ -75,9 +75,9 @@ class Full(Tuning):
     def spent(self, forward_flops: int, tokens: int) -> Spent:
         return Spent(3 * forward_flops, tokens)  # a backward pass costs two forward ones
 
-    def finish(self, decay: float) -> None:
+    def finish(self, decay: float, model: Transformer | None = None) -> None:
         if self.compact is not None:
-            self.compact.expand(decay)
+            self.compact.expand(decay, model or self.transformer)
 
 
 TUNING = Full

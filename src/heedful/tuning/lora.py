@@ -9,6 +9,7 @@ from heedful.checkpoints.families import FAMILIES
 from heedful.errors import RequestError
 from heedful.models.adapters import LowRankShape, MapName, merge, use_adapters
 from heedful.models.composition import Composition
+from heedful.models.transformer import Transformer
 from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe
 from heedful.tuning.adapters import NewAdapterTable, NewAdapterTuning, layers_left_out
@@ -73,10 +74,11 @@ class Lora(NewAdapterTuning):
             )
         return super().compose(head, objective)
 
-    def finish(self, decay: float) -> None:
+    def finish(self, decay: float, model: Transformer | None = None) -> None:
+        model = model or self.transformer
         if _table(self.around.recipe).merge:
-            use_adapters(self.transformer, self.transformer.head_shapes[self.heads[0]])
-            merge(self.transformer)
+            use_adapters(model, model.head_shapes[self.heads[0]])
+            merge(model)
 
 
 def _table(recipe: Recipe) -> LoraTable:

@@ -137,9 +137,9 @@ class Tuning(ABC):
         """What metrics.json holds of how the finished model works, such as which adapter a fusion uses where."""
         return {}
 
-    def finish(self, decay: float) -> None:  # noqa: B027 (most have nothing to put back)
-        """Put the model together as it will be saved. `decay`: the product of all steps' (1 − lr · weight decay) for
-        the token table, which rows that were set aside have missed."""
+    def finish(self, decay: float, model: Transformer | None = None) -> None:  # noqa: B027 (most have nothing to do)
+        """Put the model together as it will be saved, or a copy of it, so that training can go on. `decay`: the product
+        of all steps' (1 − lr · weight decay) for the token table, which rows that were set aside have missed."""
 
 
 TABLE = "body.embeddings.token.weight"

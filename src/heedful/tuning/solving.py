@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from heedful.errors import RequestError, WorkError
 from heedful.nn.heads import LinearHead, blocks_of
 from heedful.objectives.protocol import Objective, Partial
-from heedful.objectives.texts import CachedFeatures, Item, TextReader
+from heedful.objectives.texts import CachedFeatures, Item, Parts, TextReader
 
 PENALTIES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
 _ROWS = 8192  # examples in a part of the loss
@@ -123,7 +123,7 @@ class _Problem:
         self.covariance_ff = sum((x_bf.T @ x_bf for x_bf in parts), torch.zeros(())) / len(self.step.rows)
 
     def _losses(self) -> Iterator[Partial]:
-        parts = -(-len(self.step.rows) // _ROWS)
+        parts = Parts(-(-len(self.step.rows) // _ROWS))
         return self.objective.losses(self.inputs, self.step, self.counts, parts, lambda part: None)
 
     def minimise(self, penalty: float) -> float:

@@ -10,10 +10,9 @@ from heedful.models.transformer import Transformer
 
 
 class CompactTable:
-    """Takes the place of the model's token table until `expand` puts the whole one back."""
+    """Takes the place of the model's token table; `expand` puts the whole one back, into the model or a copy of it."""
 
     def __init__(self, transformer: Transformer, ids: Iterable[int]) -> None:
-        self.transformer = transformer
         whole: nn.Embedding = transformer.body.embeddings.token
         self.whole: Tensor = whole.weight.detach().cpu().clone()
         used = torch.zeros(len(self.whole), dtype=torch.bool)
@@ -32,10 +31,10 @@ class CompactTable:
         """Parameters of the rows that do not occur."""
         return (len(self.whole) - len(self.kept)) * self.whole.shape[1]
 
-    def expand(self, decay: float) -> None:
+    def expand(self, decay: float, transformer: Transformer) -> None:
         """`decay`: the product of all steps' (1 − lr · weight decay), which the rows that never occurred missed."""
-        small: nn.Embedding = self.transformer.body.embeddings.token
+        small: nn.Embedding = transformer.body.embeddings.token
         rows = self.whole * decay
         rows[self.kept] = small.weight.detach().cpu()
         whole = nn.Embedding(len(rows), small.embedding_dim, padding_idx=small.padding_idx, _weight=rows)
-        self.transformer.body.embeddings.token = whole.to(small.weight.device)
+        transformer.body.embeddings.token = whole.to(small.weight.device)

@@ -135,6 +135,7 @@ def repeat_blocks(command: Any, manifest: dict[str, Any], data: dict[str, Any], 
             ("seed" if "," not in seeds else "seeds", seeds),
             ("device", plain(manifest.get("device"))),
             ("threads", plain(manifest.get("threads"))),
+            *([("processes", plain(processes))] if (processes := manifest.get("processes", 1)) != 1 else []),
             ("heedful", plain(manifest.get("heedful"))),
             *((str(k), plain(v)) for k, v in mapping(manifest, "versions").items() if k != "heedful"),
         ]

@@ -1,1 +1,1 @@
-"""One optimiser a file: how it is made for named parameters, and its state as tensors under their names."""
+"""One optimiser a file, whose `make` makes it for named parameters."""
