@@ -194,6 +194,21 @@ def test_killed_and_resumed_to_the_bit(tmp_path, objective):
     survive(2, recipe, tmp_path / "killed", tmp_path / "whole", random.Random(1))
 
 
+def test_steps_and_rows_that_grow(tmp_path):
+    """A quarter, half and the whole of rows and lengths, each with an order of its own, and exactly resumed."""
+    growing = {"batch_warmup": 0.5, "length_warmup": 0.5, "batch_size": 8}
+    objective = mask_of(assembled(tmp_path, **growing))
+    sizes = []
+    for number, share in enumerate((0.0, 0.1, 0.3, 0.6, 0.9)):
+        objective.progressed(share)
+        step = objective.step(number)
+        sizes.append((len(step.rows), max(step.lengths) <= (8, 8, 16, 32, 32)[number]))
+    assert sizes == [(2, True), (2, True), (4, True), (8, True), (8, True)]
+    recipe = corpus_recipe(tmp_path / "corpus.txt", {"kind": "mask"}, **growing)
+    execute(recipe, SEED, tmp_path / "whole", command="test", quiet=True)
+    survive(2, recipe, tmp_path / "killed", tmp_path / "whole", random.Random(1))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("objective", [{}, {"next_sentence": False, "whole_words": True, "pack": True}])
 def test_killed_dozens_of_times(tmp_path, objective):

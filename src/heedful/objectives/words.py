@@ -75,7 +75,7 @@ class Words(Objective):
         table = recipe.training
         self.grows = bool(table.batch_warmup or table.length_warmup)
         """Whether steps or rows are small at first: then each of their sizes has an order of its own."""
-        self.share, self.place = 0.0, 0
+        self.done, self.place = 0.0, 0
 
     # What one objective says
 
@@ -153,7 +153,7 @@ class Words(Objective):
         return None if self.grows else self.batches.steps(epoch)
 
     def progressed(self, share: float) -> None:
-        self.share = share
+        self.done = share
 
     def state(self) -> dict[str, Any]:
         return {"dealt": self.dealt, "place": self.place} if self.grows else {}
@@ -167,7 +167,7 @@ class Words(Objective):
         epoch: int | str
         if self.grows:
             table = self.recipe.training
-            wanted = [rows_at(table, self.share), length_at(table, self.share)]
+            wanted = [rows_at(table, self.done), length_at(table, self.done)]
             if wanted != self.dealt:
                 self._deal(*wanted)
                 self.place = 0
