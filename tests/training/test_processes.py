@@ -15,6 +15,7 @@ import torch
 from recipe_files import write_recipe
 from safetensors.torch import load_file, save_file
 
+from corpus_samples import NOUNS, write_text
 from groups import Group, run_and_note, train_in
 from heedful.errors import RequestError, WorkError
 from heedful.recipes.reading import make_recipe
@@ -56,6 +57,8 @@ def recipe_for(case: str, world: Path, **training: Any) -> dict[str, Any]:
         content = {"model": {"name": str(model)}, "data": {"train": str(world / "lines.txt")}, "objective": objective}
         training = {**training, "lr": 3e-3, "threads": 1, "device": "cpu"}
         return {**content, "tuning": tuning, "training": training}
+    elif case in WORDS:
+        return words_recipe(case, world, training)
     elif case in ("scores", "towers"):
         head |= {"pairs": "towers"} if case == "towers" else {}
         path = write_csv(world / f"{case}.csv", ("text", "b", "label"), both)
@@ -66,6 +69,30 @@ def recipe_for(case: str, world: Path, **training: Any) -> dict[str, Any]:
         objective = {"class_weights": "balanced"}
         recipe = tiny_recipe(model, write_data(world / "data"), training=training, model=head, objective=objective)
     return recipe.model_dump(exclude_none=True)
+
+
+WORDS: dict[str, dict[str, Any]] = {
+    "mask": {"kind": "mask"},
+    "causal": {"kind": "causal"},
+    "span": {"kind": "span", "style": "sentinels", "pack": True},
+    "answer": {"kind": "answer", "reading": 0.5},
+}
+"""The objectives that ask for words."""
+
+
+def words_recipe(case: str, world: Path, training: dict[str, Any]) -> dict[str, Any]:
+    corpus = write_text(world / "corpus.txt")
+    small = {"layers": 2, "width": 32, "heads": 2, "positions": 128}
+    model = {"shape": "bert-tiny"} if case == "mask" else {"shape": "gpt-mini", "attention": "rotary"}
+    data: dict[str, Any] = {"corpus": str(corpus)}
+    if case == "answer":
+        questions = [f"Where is well{i}?\t{noun}\n" for i, noun in enumerate(NOUNS)]
+        (world / "questions.tsv").write_text("".join(questions))
+        data |= {"train": str(world / "questions.tsv"), "dev": str(world / "questions.tsv")}
+    kind = {"kind": "wordpiece", "size": 300} if case == "mask" else {"kind": "characters"}
+    training = {**training, "lr": 1e-3, "max_length": 96, "threads": 1, "device": "cpu"}
+    content = {"model": {**model, **small}, "tokenizer": kind, "data": data, "objective": WORDS[case]}
+    return {**content, "training": training}
 
 
 def gradients_in_child(content: dict[str, Any], toys: list[str], folder: str) -> None:
@@ -104,6 +131,7 @@ CASES = {
     "towers": {},
     "tasks": {"accumulate": 3},
     "lines": {},
+    **{case: {} for case in WORDS},
 }
 
 
