@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import GPT2LMHeadModel
 
+import heedful
 from corpus_samples import corpus_recipe, documents, write_text
 from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
@@ -19,7 +20,7 @@ from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
 from killing import survive
-from training_samples import write_tiny
+from training_samples import tiny_recipe, write_data, write_tiny
 
 SEED = 7
 
@@ -102,6 +103,23 @@ def test_killed_and_resumed_to_the_bit(tmp_path):
     recipe = recipe_in(tmp_path)
     execute(recipe, SEED, tmp_path / "whole", command="test", quiet=True)
     survive(2, recipe, tmp_path / "killed", tmp_path / "whole", random.Random(1))
+
+
+def test_an_encoder_that_reads_left_to_right_classifies_from_its_last_token(tmp_path):
+    """BERT's sizes with a causal mask, as in the ablation of its paper; what follows the words has seen them all."""
+    corpus = write_text(tmp_path / "corpus.txt")
+    recipe = corpus_recipe(corpus, {"kind": "causal"}, model={"causal": True, "layers": 1}, steps=2)
+    execute(recipe, SEED, tmp_path / "run", command="test", quiet=True)
+    model = tmp_path / "run/model"
+    store, here = SharedStore(tmp_path / "shared"), {"name": str(model), "shape": None}
+    hidden = corpus_recipe(corpus, {"kind": "mask", "next_sentence": False}, model=here, tokenizer=None)
+    with pytest.raises(RequestError, match="sees the whole text"):
+        assemble(hidden, SEED, read_objective(hidden, SEED, store), store)
+    data = write_data(tmp_path / "data")
+    tuned = tiny_recipe(model, data, training={"epochs": 1})
+    execute(tuned, SEED, tmp_path / "tuned", command="test", quiet=True)
+    heads = heedful.load(tmp_path / "tuned/model").checkpoint.transformer.head_shapes
+    assert heads["classify"].reads == "last"
 
 
 def test_a_model_that_sees_everything_is_refused(tmp_path):

@@ -43,6 +43,9 @@ class ModelTable(Table):
     position_kind: Literal["learned", "sinusoidal", "none"] | None = None
     """What is added to the embeddings of tokens: a learned vector for each position, sines of it, or nothing. Default:
     "none" with attention = "rotary" or "relative", else as the shape has it."""
+    causal: bool | None = None
+    """Whether a token sees only itself and what came before it, as the objectives "causal", "span" and "answer" need.
+    Default: as the shape has it."""
     body_dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout everywhere in the body where the shape has any. Default: the shape's own, 0.1."""
     revision: str | None = None
@@ -74,7 +77,7 @@ class ModelTable(Table):
         return cast(RecurrentPooling, self.pooling) if self.pooling in get_args(RecurrentPooling) else None
 
 
-SIZES = ("layers", "width", "heads", "inner", "positions", "attention", "position_kind", "body_dropout")
+SIZES = ("layers", "width", "heads", "inner", "positions", "attention", "position_kind", "causal", "body_dropout")
 """The keys of [model] that change a named shape."""
 
 
