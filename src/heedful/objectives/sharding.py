@@ -11,7 +11,7 @@ from heedful.checkpoints.finding import find
 from heedful.data.corpus.documents import all_documents
 from heedful.data.corpus.finding import find_sources
 from heedful.data.corpus.shards import Corpus
-from heedful.data.corpus.writing import Watch, describe_sources, write_corpus
+from heedful.data.corpus.writing import Watch, describe_sources, refuse_strangers, write_corpus
 from heedful.errors import RequestError
 from heedful.storage.directories import make_directory
 from heedful.storage.reading import read_object
@@ -40,6 +40,7 @@ def shard_corpus(
             raise RequestError(f"{source.path} is a folder; name files.")
     described = describe_sources(sources)
     make_directory(out)
+    refuse_strangers(out)
     chosen = _tokenizer_in(out if tokenizer is None else find(tokenizer))
     if chosen is None and tokenizer is not None:
         raise RequestError(f"--tokenizer {tokenizer}: there is no tokenizer in it.")

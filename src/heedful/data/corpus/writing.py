@@ -119,11 +119,17 @@ def _begin(directory: Path, facts: dict[str, Any]) -> _State:
                 "choose another directory, or remove this one."
             )
         return state
-    strangers = sorted(p.name for p in directory.iterdir() if not p.name.startswith(".") and p.suffix != ".npy")
-    unknown = [name for name in strangers if not name.startswith(("tokenizer", "special_tokens", "vocab", "merges"))]
+    refuse_strangers(directory)
+    return _State(facts)
+
+
+def refuse_strangers(directory: Path) -> None:
+    """A directory that holds something else than a corpus, its beginning, or a tokenizer."""
+    ours = (DESCRIPTION, _PROGRESS, "tokenizer", "special_tokens", "vocab", "merges")
+    names = sorted(p.name for p in directory.iterdir() if not p.name.startswith(".") and p.suffix != ".npy")
+    unknown = [name for name in names if not name.startswith(ours)]
     if unknown:
         raise RequestError(f"{directory}: holds {unknown[0]!r}, which is no part of a corpus; choose another.")
-    return _State(facts)
 
 
 class _Writer:

@@ -1,0 +1,69 @@
+"""`heedful data shard` as a person uses it: made, gone on with, used in a recipe, refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corpus_samples import corpus_recipe, documents, write_text
+from heedful.cli.main import main
+from heedful.data.corpus.shards import Corpus
+from heedful.errors import RequestError
+from heedful.storage.shared import SharedStore
+from heedful.training.assembly import assemble, read_objective
+from heedful.training.run import execute
+
+Said = pytest.CaptureFixture[str]
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["heedful", "data", "shard", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0)
+
+
+def test_a_corpus_is_made_and_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    text, out = write_text(tmp_path / "a.txt", documents(30)), tmp_path / "corpus"
+    assert run(monkeypatch, text, "--out", out, "--vocabulary", 300) == 0
+    said = capsys.readouterr()
+    assert "documents   30" in said.out
+    assert "a document is a 'blank-line'" in said.out
+    assert run(monkeypatch, text, "--out", out, "--vocabulary", 300, "--json") == 0  # it is there: nothing changes
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["documents"] == 30
+    assert facts["tokens"] == Corpus(out).tokens
+    assert facts["unknown_share"] == 0
+    assert facts["lengths"]["least"] <= facts["lengths"]["median"] <= facts["lengths"]["most"]
+    prepared = corpus_recipe(out, {"kind": "mask"}, tokenizer={"name": str(out), "kind": None, "size": None}, steps=2)
+    execute(prepared, 0, tmp_path / "run", command="test", quiet=True)
+    untrainable = corpus_recipe(out, {"kind": "mask"}, steps=2)
+    store = SharedStore(tmp_path / "shared")
+    with pytest.raises(RequestError, match="no text to train a tokenizer on"):
+        assemble(untrainable, 0, read_objective(untrainable, 0, store), store)
+    again = tmp_path / "again"  # the run's own vocabulary is the corpus's
+    assert run(monkeypatch, text, "--out", again, "--tokenizer", tmp_path / "run/model") == 0
+    assert Corpus(again).facts["tokenizer"] == Corpus(out).facts["tokenizer"]
+
+
+def test_what_cannot_be_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    text = write_text(tmp_path / "a.txt")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n" * 50)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/diary.md").write_text("mine")
+    for arguments, words in (
+        ((tmp_path / "none.txt",), "does not exist"),
+        ((tmp_path / "empty.txt",), "is empty"),
+        ((tmp_path,), "is a folder"),
+        ((tmp_path / "latin.txt",), "line 1, is not UTF-8"),
+        ((text, "--kind", "letters"), "choose wordpiece or bpe"),
+        ((text, "--out", tmp_path / "taken", "--vocabulary", 300), "'diary.md', which is no part of a corpus"),
+    ):
+        given = arguments if "--out" in arguments else (*arguments, "--out", tmp_path / "out")
+        assert run(monkeypatch, *given) == 2, words
+        said = capsys.readouterr().err
+        assert words in said
+        assert "Traceback" not in said
+    assert (tmp_path / "taken/diary.md").read_text() == "mine"
+    assert [p.name for p in (tmp_path / "taken").iterdir() if not p.name.startswith(".")] == ["diary.md"]
