@@ -53,8 +53,10 @@ class Glance:
     def lines(self) -> list[str]:
         """The table, and under it the card."""
         lines = _text_table(self.table)
-        if any(row.role == "baseline" for row in self.table.rows):
-            lines.append("( ) a baseline")
+        roles = {row.role for row in self.table.rows}
+        legend = {"best": "* the chosen one", "baseline": "( ) a baseline"}
+        if roles & legend.keys():
+            lines.append("; ".join(words for role, words in legend.items() if role in roles))
         lines += self.notes
         if self.card is not None:
             lines += ["", *card_lines(self.card)]
