@@ -134,7 +134,7 @@ def test_a_recipe_knows_every_kind_and_explains_each_key() -> None:
 
 
 VALUES = {"layers": 2, "width": 64, "heads": 2, "inner": 9, "positions": 50, "attention": "rotary",
-          "position_kind": "none", "body_dropout": 0.0}  # fmt: skip
+          "position_kind": "none", "causal": True, "body_dropout": 0.0}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", SIZES)

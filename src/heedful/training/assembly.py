@@ -17,12 +17,8 @@ from heedful.errors import RequestError
 from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
-from heedful.text.characters import SPECIAL as CHARACTER_SPECIAL
-from heedful.text.characters import character_tokenizer
-from heedful.text.files import read_tokenizer
-from heedful.text.tokenizer import Tokenizer
-from heedful.text.training import train_on_texts
 from heedful.training.device import pick_device
+from heedful.training.tokenizers import tokenizer_for
 from heedful.tuning.protocol import Surroundings, Tuning
 
 
@@ -53,7 +49,7 @@ def assemble(recipe: Recipe, seed: int, objective: Objective, store: SharedStore
     device = pick_device(recipe.training.device, "training.device")
     tuning_class: type[Tuning] = plugins.find("tuning", recipe.tuning.method)
     heads = objective.heads(tuning_class.READING)
-    checkpoint, source, origin = _model(recipe, seed, objective, heads)
+    checkpoint, source, origin = _model(recipe, seed, objective, heads, store)
     if checkpoint.tokenizer is None:
         raise RequestError(f"{source}: has no tokenizer; put tokenizer.json or vocab.txt beside its weights.")
     checkpoint.source = Path(source).name if Path(source).exists() else source
@@ -87,7 +83,7 @@ def _facts(recipe: Recipe, seed: int, origin: str) -> dict[str, Any]:
 
 
 def _model(
-    recipe: Recipe, seed: int, objective: Objective, heads: Mapping[str, NewHead]
+    recipe: Recipe, seed: int, objective: Objective, heads: Mapping[str, NewHead], store: SharedStore
 ) -> tuple[Checkpoint, str, str]:
     """The model with its new heads, what it is called, and the fingerprint of where it is from."""
     table, origin = recipe.model, ""
@@ -98,22 +94,8 @@ def _model(
     else:
         assert table.shape is not None  # the recipe was refused otherwise
         shape = shape_from(table.shape, table.sizes())
-        checkpoint = fresh_model(shape, heads, lambda family: _tokenizer(recipe, objective, family), seed)
+        checkpoint = fresh_model(
+            shape, heads, lambda family: tokenizer_for(recipe, seed, objective, family, store), seed
+        )
     sizes = ", ".join(f"{key} {value}" for key, value in table.sizes().items())
     return checkpoint, table.name or f"shape {table.shape}{f' ({sizes})' if sizes else ''}", origin
-
-
-def _tokenizer(recipe: Recipe, objective: Objective, family: str) -> Tokenizer:
-    table = recipe.tokenizer
-    assert table is not None  # the recipe was refused otherwise
-    if table.name is not None:
-        tokenizer = read_tokenizer(find(table.name), family)
-        if tokenizer is None:
-            raise RequestError(f"tokenizer.name = {table.name!r}: there is no tokenizer in it.")
-        return tokenizer
-    if table.kind == "characters":
-        return character_tokenizer(objective.texts(), [*CHARACTER_SPECIAL, *objective.special_tokens()], family)
-    assert table.kind is not None
-    tokenizer = train_on_texts(objective.texts(), table.kind, table.size, family, table.prefix_space)
-    tokenizer.add_special(objective.special_tokens())
-    return tokenizer
