@@ -396,6 +396,7 @@ def test_tables_are_explained_key_by_key() -> None:
         "tokenizer.name",
         "tokenizer.kind",
         "tokenizer.size",
+        "tokenizer.prefix_space",
     ]
     lines = heads(explain_key("tuning"))
     names = ", ".join(f'"{name}"' for name in plugins.names("tuning"))
