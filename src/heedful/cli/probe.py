@@ -64,7 +64,7 @@ def bias(
     if not models:
         raise RequestError("name a model, a run or a study to probe; `heedful probe bias --help` says how.")
     from heedful.probes.bias.finding import Reading
-    from heedful.probing import free_place, probe_bias
+    from heedful.probing.bias import free_place, probe_bias
 
     reading = Reading(_names(columns), _names(factors), _names(by), _names(groups), swap, text, pair, header)
     if not _names(pairs):
