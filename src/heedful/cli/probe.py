@@ -8,16 +8,18 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from heedful.cli import probe_attention
+from heedful.cli import probe_attention, probe_knowledge
 from heedful.cli.show import Header
 from heedful.errors import RequestError
 
 app = typer.Typer(
-    help="Ask a trained model: what changes when a text is about others, and what it attends to.", rich_markup_mode=None
+    help="Ask a trained model: what changes when a text is about others, what it knows, and what it attends to.",
+    rich_markup_mode=None,
 )
 
 
 app.command("attention")(probe_attention.attention)
+app.command("knowledge")(probe_knowledge.knowledge)
 
 
 @app.command()
