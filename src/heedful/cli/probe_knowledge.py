@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from heedful.cli.show import without_controls
+from heedful.probes.knowledge import PRECISION
 
 
 def knowledge(
@@ -27,7 +28,7 @@ def knowledge(
     text: Annotated[
         str, typer.Option(metavar="FILE,…", help="Text that was read, a line for each name; default: the recipe's.")
     ] = "",
-    precision: Annotated[float, typer.Option(help="The share of answers that should be right.")] = 0.9,
+    precision: Annotated[float, typer.Option(help="The share of answers that should be right.")] = PRECISION,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the results; default: runs/knowledge-NAME, NAME-2, …")
     ] = None,

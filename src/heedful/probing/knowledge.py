@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError
+from heedful.probes.knowledge import PRECISION
 from heedful.probes.knowledge.ask import ask
 from heedful.probes.knowledge.findings import findings
 from heedful.probes.knowledge.judged import Judged, judge
@@ -20,7 +21,6 @@ from heedful.storage.directories import replace_directory
 from heedful.storage.whole import write_json, write_text
 
 FORMAT = 1
-PRECISION = 0.9
 _LAYOUT = Layout(
     "knowledge.json",
     frozenset({"knowledge.json", "answers.tsv", "report.html", "report.md"}),

@@ -63,7 +63,7 @@ class Library:
         corpora = drafted.data if drafted is not None and drafted.data.corpora else None
         text = None
         if given.text:
-            text = self._text(given.text, "auto", None)
+            text = self._given_text()
         elif corpora is not None:
             column = None if answers is not None else corpora.text  # there it is the column of the questions
             text = _of_recipe(subject, lambda: self._text(corpora.corpora, corpora.separator, column))
@@ -100,12 +100,23 @@ class Library:
         path = Path(name).expanduser()
         if name in NAMED and not path.exists():
             return f"{name}, {split}", self._once("named", name, lambda: load_questions(name, {}))[split]
+        if not path.exists():
+            option = "--train" if split == "train" else "--questions"
+            raise RequestError(
+                f"{option}: {name} does not exist, and no set has this name; there is {', '.join(NAMED)}."
+            )
         return path.name, self._once("file", str(path), lambda: read_questions(path, None, None, None, None))
 
     def _sets(self, subject: str, own: DataTable) -> dict[str, Questions]:
         files = {split: file for split in ("train", "dev", "test") if (file := getattr(own, split)) is not None}
         asked = (own.name, files, own.text, own.label, own.header, own.quotes)
         return self._once("sets", json.dumps(asked), lambda: _of_recipe(subject, lambda: load_questions(*asked)))
+
+    def _given_text(self) -> KnownText:
+        try:
+            return self._text(self.given.text, "auto", None)
+        except RequestError as error:
+            raise RequestError(str(error).replace("data.corpus:", "--text:")) from None
 
     def _text(self, names: Sequence[str], separator: str, column: str | None) -> KnownText:
         def read() -> KnownText:

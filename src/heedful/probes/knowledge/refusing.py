@@ -85,12 +85,12 @@ def _rule(right_se: Bools, confidence_se: Floats, random: bool, wanted: float, c
 
 
 def choose_threshold(right_n: Bools, confidence_n: Floats, wanted: float) -> tuple[float | None, float]:
-    """The lowest threshold from which on the wanted share is right, None if there is none; and the highest share that
-    any threshold has."""
+    """The lowest threshold from which on the wanted share is right, 0 if that is so of all answers, None if there is
+    none; and the highest share that any threshold has."""
     order = np.argsort(confidence_n, kind="stable")
     sorted_n, after_n = confidence_n[order], np.cumsum(right_n[order][::-1])[::-1]
     best = 0.0
-    for threshold in sorted({floored(confidence) for confidence in confidence_n}):
+    for threshold in sorted({0.0, *map(floored, confidence_n)}):
         first = int(np.searchsorted(sorted_n, threshold))
         accuracy = float(after_n[first] / (len(sorted_n) - first))
         if accuracy >= wanted - _ROUNDING:

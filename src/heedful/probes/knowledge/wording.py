@@ -157,9 +157,9 @@ def silence(found: Facts) -> str:
             f"threshold are right, and {wanted} was wanted. Keep silent, or want less (--precision)."
         )
     coverage, accuracy = rule["coverage"], rule["accuracy"]
-    everything = rule["chosen_on"]["coverage"] == 1.0
     start = f"Answer only if the confidence is at least {threshold(rule['threshold'])}"
-    start += " (which is always)" if everything else ""
+    if rule["threshold"] == 0:
+        start = "Answer everything"
     judged = (
         f"On the {count(rule['n'], 'question')} that did not choose it, {percent(coverage['mean'])} are answered "
         f"({between(coverage)})"
