@@ -216,6 +216,18 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     assert 0.92 <= held_area / worlds <= 0.98
 
 
+def test_the_interval_of_a_ratio_over_seeds_holds_the_truth_too() -> None:
+    """Each seed is confident about other questions; how hard a question is, all of them share."""
+    draw = np.random.default_rng(8)
+    held, worlds = 0, 400
+    for _ in range(worlds):
+        confidence_se = draw.random((5, 60))
+        right_se = draw.random(60) < confidence_se
+        found = share(right_se, True, confidence_se >= 0.6)
+        held += found["low"] <= 0.8 <= found["high"]
+    assert 0.92 <= held / worlds <= 0.99
+
+
 def test_answers_by_chance_are_seldom_called_an_effect() -> None:
     """Also where the nearest name's answer is never said, which alone would look like avoiding it."""
     draw = np.random.default_rng(3)

@@ -1,5 +1,6 @@
 """The parts of a knowledge probe: names in questions and lines, distances, thresholds, and what a recipe names."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -161,3 +162,18 @@ def test_what_a_recipe_named_and_is_gone(tmp_path: Path, lost: str, words: str) 
 def test_questions_must_come_from_somewhere(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"does not say which questions.*--questions"):
         Library(Given()).material("gpt2", None)
+
+
+@pytest.mark.full
+def test_real_questions_find_their_lines() -> None:
+    """Every name of the set has a line; of 2,500 all but a few are found, and no line of another."""
+    if not os.environ.get("HEEDFUL_DATA"):
+        pytest.skip("HEEDFUL_DATA is not set")
+    material = Library(Given("birthplaces", text=("birthplaces-text",))).material("a model", None)
+    assert material.text is not None
+    assert material.train is not None
+    asked = [*material.questions.questions, *material.train.questions]
+    found = [material.text.lines_of(question) for question in asked]
+    own = [bool(lines) and question.split()[2] in lines[0] for question, lines in zip(asked, found, strict=True)]
+    assert sum(own) >= len(asked) - 3
+    assert sum(bool(lines) for lines in found) - sum(own) <= 1

@@ -1,6 +1,7 @@
 """What the answers amount to, as plain data: shares with their counts and 95 % intervals, for other such questions and,
 where several were trained, other seeds. Tests that stand together are corrected together, by Holm."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -69,7 +70,8 @@ def _of_subject(judged: Judged, precision: float, together: Spread | None) -> Fa
 
 def _baseline(judged: Judged, answers: Sequence[str], together: Spread | None) -> Facts:
     """The commonest answer of the training questions, to everything, and what the subject is better by."""
-    commonest = max(sorted(set(answers)), key=answers.count)
+    counts = Counter(answers)
+    commonest = max(sorted(counts), key=counts.__getitem__)
     right_e = np.array([float(answer == commonest) for answer in judged.said.material.questions.answers])
     better = change(judged.right_se - right_e, judged.said.random, together=together)
     return {"answer": commonest, "share": share(right_e[None], False), **better}
