@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from heedful.api import Predictions
-from heedful.probes.bias.ask import Subject
 from heedful.probes.bias.pairs import Counterfactual, PairSet
+from heedful.probes.models import Subject
 
 
 def crossed(templates: int = 8, professions: int = 10, terms: int = 4, controls: bool = True) -> PairSet:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 __all__ = [
-    "Average", "Fuse", "Model", "RequestError", "Run", "Stack", "Study", "WorkError", "load", "probe_bias", "results",
-    "run",
+    "Average", "Fuse", "Model", "RequestError", "Run", "Stack", "Study", "WorkError", "load", "probe_bias",
+    "probe_knowledge", "results", "run",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from heedful.errors import RequestError, WorkError
     from heedful.findings import Run, Study, results
     from heedful.models.composition import Average, Fuse, Stack
-    from heedful.probing import probe_bias
+    from heedful.probing import probe_bias, probe_knowledge
 
 
 def __dir__() -> list[str]:
@@ -34,10 +34,10 @@ def __getattr__(name: str) -> Any:
         from heedful.models import composition
 
         return getattr(composition, name)
-    if name == "probe_bias":
+    if name in {"probe_bias", "probe_knowledge"}:
         from heedful import probing
 
-        return probing.probe_bias
+        return getattr(probing, name)
     if name in {"RequestError", "WorkError"}:
         from heedful import errors
 

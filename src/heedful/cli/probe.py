@@ -8,16 +8,18 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from heedful.cli import probe_attention
+from heedful.cli import probe_attention, probe_knowledge
 from heedful.cli.show import Header
 from heedful.errors import RequestError
 
 app = typer.Typer(
-    help="Ask a trained model: what changes when a text is about others, and what it attends to.", rich_markup_mode=None
+    help="Ask a trained model: what changes when a text is about others, what it knows, and what it attends to.",
+    rich_markup_mode=None,
 )
 
 
 app.command("attention")(probe_attention.attention)
+app.command("knowledge")(probe_knowledge.knowledge)
 
 
 @app.command()
@@ -64,7 +66,7 @@ def bias(
     if not models:
         raise RequestError("name a model, a run or a study to probe; `heedful probe bias --help` says how.")
     from heedful.probes.bias.finding import Reading
-    from heedful.probing import free_place, probe_bias
+    from heedful.probing.bias import free_place, probe_bias
 
     reading = Reading(_names(columns), _names(factors), _names(by), _names(groups), swap, text, pair, header)
     if not _names(pairs):

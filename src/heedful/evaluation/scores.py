@@ -95,7 +95,7 @@ def log_loss(gold_n: Ints, p_nc: Floats) -> float:
 
 def reliability(confidence_n: Floats, right_n: npt.NDArray[np.bool_], bins: int = BINS) -> list[dict[str, Any]]:
     """Each bin (low, high] of confidence: how many predictions, their mean confidence, the share that is right."""
-    which_n = np.clip(np.ceil(confidence_n * bins).astype(np.int64) - 1, 0, bins - 1)
+    which_n = bin_of(confidence_n, bins)
     counts = np.bincount(which_n, minlength=bins)
     confident = np.bincount(which_n, weights=confidence_n, minlength=bins)
     right = np.bincount(which_n, weights=right_n.astype(np.float64), minlength=bins)
@@ -109,6 +109,11 @@ def reliability(confidence_n: Floats, right_n: npt.NDArray[np.bool_], bins: int 
         }
         for b, k in enumerate(counts)
     ]
+
+
+def bin_of(confidence: Floats, bins: int = BINS) -> Ints:
+    """The number of the bin (low, high] that each confidence falls into, from 0."""
+    return np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
 
 
 def calibration_error(bins: list[dict[str, Any]]) -> float:

@@ -17,15 +17,14 @@ from pydantic import Field
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
 from heedful.data.questions import Questions, load_questions
-from heedful.decoding.generate import Continuation, generate
-from heedful.decoding.settings import Limits, Sampling
+from heedful.decoding.generate import Continuation
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import fill_in, mean_of, ratio_of
 from heedful.models.flops import forward_flops
-from heedful.models.next_token import NextToken
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.causal import USAGE, first_of, require_causal
+from heedful.objectives.asking import ANSWER_TOKENS, question_form, say_answers
+from heedful.objectives.causal import USAGE, require_causal
 from heedful.objectives.collate import collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, whole
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
@@ -37,7 +36,7 @@ from heedful.streams import shuffled, uniforms
 
 HEAD = "causal"
 _POOL = 16  # steps whose rows are sorted by length together
-_ROWS = 64  # questions at a time that are answered
+_ROWS = 64  # questions at a time that are judged
 
 
 class AnswerTable(ObjectiveTable):
@@ -52,7 +51,7 @@ class AnswerTable(ObjectiveTable):
     """Of the documents that are read in windows, the share that is read whole."""
     subject_first: bool = True
     """Whether what follows the subject is asked for, and not the subject."""
-    answer_tokens: int = Field(32, ge=1)
+    answer_tokens: int = Field(ANSWER_TOKENS, ge=1)
     """The longest answer that is waited for."""
 
 
@@ -121,13 +120,13 @@ class Answer(Objective):
             raise RequestError(
                 f"training.max_length = {table.max_length}, but the model reads at most {shape.longest} tokens."
             )
-        marker = first_of(tokenizer.mask_id, tokenizer.eos_id, tokenizer.sep_id)
-        if marker is None:
+        form = question_form(tokenizer)
+        if form is None:
             raise RequestError(
                 'objective.kind = "answer" needs a tokenizer with a mask token, or one that ends a text.'
             )
-        self.marker, self.tokenizer, self.pad_id = marker, tokenizer, shape.pad_id
-        self.begin = [i for i in [first_of(tokenizer.bos_id, tokenizer.cls_id)] if i is not None]
+        self.form, self.tokenizer, self.pad_id = form, tokenizer, shape.pad_id
+        self.marker, self.begin = form.marker, list(form.begin)
         self.asked: dict[str, list[tuple[Ints, Ints]]] = {}
         for name, some in self.data.items():
             questions, answers = tokenizer.plain(some.questions), tokenizer.plain(some.answers)
@@ -148,7 +147,7 @@ class Answer(Objective):
         self._pool: tuple[int, list[list[Row]]] = (-1, [])
 
     def _question(self, question: Sequence[int], answer: Sequence[int]) -> tuple[Ints, Ints]:
-        before = np.asarray([*self.begin, *question, self.marker], dtype=np.int64)
+        before = np.asarray(self.form.prompt(question), dtype=np.int64)
         return before, np.asarray([*answer, self.marker], dtype=np.int64)
 
     # A step
@@ -264,13 +263,7 @@ class Answer(Objective):
     def answers(self, reader: TextReader, name: str) -> list[Continuation]:
         """What the model says, greedily, to each question of a set."""
         prompts = [before.tolist() for before, _ in self.asked[name]]
-        longest = reader.transformer.shape.longest
-        limits = Limits(self.table.answer_tokens, stop=frozenset([self.marker]), max_length=longest)
-        said: list[Continuation] = []
-        for at in range(0, len(prompts), _ROWS):
-            part, read = prompts[at : at + _ROWS], NextToken(reader.transformer, HEAD)
-            said += generate(read, part, Sampling(temperature=0.0), limits, device=reader.device)
-        return said
+        return say_answers(reader.transformer, HEAD, prompts, self.marker, self.table.answer_tokens, reader.device)
 
     def baselines(self) -> dict[str, dict[str, Any]]:
         """The commonest answer of the training questions, to everything."""

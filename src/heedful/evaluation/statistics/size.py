@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,3 +48,13 @@ def holm(ps: npt.ArrayLike) -> npt.NDArray[np.float64]:
     adjusted = np.empty_like(p)
     np.put_along_axis(adjusted, order, sorted_p, -1)
     return adjusted
+
+
+def correct_together(tests: Sequence[dict[str, Any]]) -> None:
+    """Gives tests that stand together a `p_corrected` by Holm's correction, and `tests`, how many were corrected for:
+    those that have a `p`."""
+    tested = [test for test in tests if test["p"] is not None]
+    for test in tests:
+        test["p_corrected"], test["tests"] = None, len(tested)
+    for test, p in zip(tested, holm([test["p"] for test in tested]) if tested else (), strict=True):
+        test["p_corrected"] = float(p)

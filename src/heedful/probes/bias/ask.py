@@ -1,8 +1,8 @@
 """Models are asked: every text of a set of pairs once, and what changes between the two texts of each pair."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from heedful.errors import RequestError, WorkError
 from heedful.probes.bias.likelihood import preferences, score_pairs
 from heedful.probes.bias.pairs import Counterfactual, PairSet
 from heedful.probes.bias.stereoset import StereoSet, StereoSetRow, score_stereoset, stereoset_table
-from heedful.probes.models import ReadableModel
+from heedful.probes.models import Answers, ReadableModel, Subject
 from heedful.text.tokenizer import Text
 
 Floats = npt.NDArray[np.float64]
@@ -20,37 +20,6 @@ Unit = Literal["probability", "score", "preference"]
 SCORE: Unit = "score"
 PREFERENCE: Unit = "preference"
 _PREFERRED = ("positive", "entailment", "yes", "true", "1")
-
-
-class Answers(Protocol):
-    """As `heedful.api.Predictions` has them."""
-
-    names: tuple[str, ...]
-    probabilities: Floats
-    scores: Floats | None
-    truncated: int
-
-
-class Asked(Protocol):
-    """As `heedful.api.Model` and `WordModel` are."""
-
-    @property
-    def of_pairs(self) -> bool | None: ...
-
-    def predict(self, texts: Sequence[Text]) -> Answers: ...
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is probed: a model, or a setting of a study with a model for each of its seeds."""
-
-    name: str
-    runs: tuple[tuple[str, Callable[[], Asked]], ...]
-    """The seed ("" where there is none) and what loads the model: one is in memory at a time."""
-    random: bool = False
-    """Whether other seeds would have given other models, and one asks about those too."""
-    note: str = ""
-    """What is missing of it, in a sentence."""
 
 
 @dataclass(frozen=True)

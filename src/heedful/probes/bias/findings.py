@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from heedful.evaluation.statistics.factors import SEED, Estimate, by_level, difference, estimate
-from heedful.evaluation.statistics.size import holm
+from heedful.evaluation.statistics.size import correct_together
 from heedful.probes.bias import wording
 from heedful.probes.bias.ask import PREFERENCE, Changes, Unit
 from heedful.probes.bias.pairs import Counterfactual, PairSet
@@ -41,12 +41,12 @@ def findings(pairs: PairSet, asked: Sequence[Changes]) -> Facts:
     """Of one set: what each subject does, and how they differ."""
     tests = sum(len(changes.by_outcome) for changes in asked)
     subjects = {changes.subject: _of_subject(pairs, changes, tests) for changes in asked}
-    _correct([gap for found in subjects.values() for gap in found["gaps"]])
+    correct_together([gap for found in subjects.values() for gap in found["gaps"]])
     for changes in asked:
         found = subjects[changes.subject]
         found["gap"] = min(found["gaps"], key=lambda gap: 1.0 if gap["p"] is None else gap["p"])
         found |= _of_outcome(pairs, changes, found["gap"]["outcome"])
-    _correct([found["control"] for found in subjects.values() if found["control"] is not None])
+    correct_together([found["control"] for found in subjects.values() if found["control"] is not None])
     for found in subjects.values():
         found["verdict"] = wording.verdict(pairs, found)
     return {
@@ -183,7 +183,7 @@ def _broken_down(pairs: PairSet, changes: Changes, outcome: str, tried: int) -> 
         ]
         if any(row["p"] is not None for row in rows):  # else there is one pair of each, or as good as one
             made[name] = rows
-    _correct([row for rows in made.values() for row in rows])
+    correct_together([row for rows in made.values() for row in rows])
     return made
 
 
@@ -224,7 +224,7 @@ def _comparisons(pairs: PairSet, asked: Sequence[Changes], subjects: Mapping[str
                     "p": min(1.0, len(one.by_outcome) * found.p) if _varies(found) else None,
                 }
             )
-    _correct(made)
+    correct_together(made)
     for row in made:
         row["sentence"] = wording.comparison(row, subjects[row["a"]])
     return made
@@ -276,12 +276,3 @@ def _facts(found: Estimate, bounds: tuple[float | None, float | None]) -> Facts:
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
-
-
-def _correct(tests: Sequence[Facts]) -> None:
-    """p_corrected, and how many were corrected for: those that have a p."""
-    tested = [test for test in tests if test["p"] is not None]
-    for test in tests:
-        test["p_corrected"], test["tests"] = None, len(tested)
-    for test, p in zip(tested, holm([test["p"] for test in tested]) if tested else (), strict=True):
-        test["p_corrected"] = float(p)

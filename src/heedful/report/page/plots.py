@@ -118,6 +118,25 @@ def falls(rows: Rows, tasks: Sequence[str]) -> Chart:
     return alt.layer(cells, words)
 
 
+def refusals(rows: Rows, wanted: float) -> Chart:
+    """Rows of by, threshold, coverage, accuracy, low, high: the share that is right against the share that is answered,
+    a line with its band for each value of `by`, and a dashed line at the accuracy that is wanted."""
+    unit, names = alt.Scale(domain=[0, 1]), list(dict.fromkeys(str(row["by"]) for row in rows))
+    x = alt.X("coverage:Q", scale=unit, title="share of questions answered", axis=alt.Axis(tickCount=5))
+    title = "share of these answers that is right"
+    base = alt.Chart(inline(rows), height=300).encode(x=x, **_colour(rows, "by"))
+    band = base.mark_area(opacity=0.14).encode(y=alt.Y("low:Q", scale=unit, title=title), y2="high:Q")
+    fields = ("threshold", "coverage", "accuracy", "low", "high")
+    line = base.mark_line(strokeWidth=1.7, point=alt.OverlayMarkDef(size=18)).encode(
+        y=alt.Y("accuracy:Q", scale=unit, title=title),
+        tooltip=[alt.Tooltip("by:N", title="model"), *(alt.Tooltip(f"{field}:Q", format=".3f") for field in fields)],
+    )
+    if len(names) == 1:
+        band, line = (layer.encode(color=alt.value(ACCENT)) for layer in (band, line))
+    goal = alt.Chart(inline([{"y": wanted}])).mark_rule(color=QUIET, strokeDash=[4, 4])
+    return alt.layer(band, goal.encode(y=alt.Y("y:Q", scale=unit, title=title)), line)
+
+
 def _marked(chart: alt.Chart, marks: Marks | None, right: float) -> Chart:
     """With its marks, the names one below the other so that neighbours do not meet, and to the left of those that are
     at the right edge."""

@@ -1,34 +1,36 @@
-"""Probes in Python, as the command has them: models by name or directory, studies with all their settings and seeds."""
+"""`probe_bias`: models, runs and studies by name, asked about pairs of texts; the directory that is left."""
 
 import csv
 import io
-import itertools
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from heedful.api import Model, Predictor, load
-from heedful.checkpoints.tfidf import is_tfidf
+from heedful.api import Model
 from heedful.errors import RequestError
-from heedful.probes.bias.ask import Changes, Subject, ask, ask_likelier
+from heedful.probes.bias.ask import Changes, ask, ask_likelier
 from heedful.probes.bias.finding import Reading, find_pairs
 from heedful.probes.bias.findings import findings
 from heedful.probes.bias.likelihood import Scorer
 from heedful.probes.bias.pairs import PairSet
 from heedful.probes.bias.stereoset import says_what_follows
+from heedful.probes.models import Subject
+from heedful.probing import places
+from heedful.probing.places import Layout, check_place, refuse_files
+from heedful.probing.subjects import all_subjects, listed, refuse_same_names
 from heedful.report.bias import write_bias_report
-from heedful.storage.directories import refuse_strangers, replace_directory
-from heedful.storage.reading import read_object, records
-from heedful.storage.runs import has_weights, read_run, read_study
+from heedful.storage.directories import replace_directory
+from heedful.storage.reading import records
 from heedful.storage.whole import write_json, write_text
 
 FORMAT = 1
-_FILES, _FOLDERS = frozenset({"bias.json", "report.html", "report.md"}), frozenset({"pairs", "report"})
-_COMMON = ("best", "model", "baselines", "tfidf")
+_LAYOUT = Layout(
+    "bias.json",
+    frozenset({"bias.json", "report.html", "report.md"}),
+    frozenset({"pairs", "report"}),
+    r"gaps\.png|set\d+-by\d+-\d+\.png",
+)
 Say = Callable[[str], None]
 
 
@@ -56,8 +58,7 @@ def probe_bias(
     request = _request(models, pairs, label, of_pairs, reading)
     if place is not None:
         _check_place(place, request)
-    subjects = [subject for name in _listed(models) for subject in find_subjects(name)]
-    _refuse_same_names("model", [subject.name for subject in subjects])
+    subjects = all_subjects(_listed(models))
     traits = {subject.name: _traits(subject) for subject in subjects}
     likelier = all(one.likelier for one in traits.values())
     if likelier and (label is not None or of_pairs):
@@ -67,7 +68,7 @@ def probe_bias(
     sets = [
         one if isinstance(one, PairSet) else find_pairs(one, reads_pairs, reading, follows) for one in _listed(pairs)
     ]
-    _refuse_same_names("set", [one.name for one in sets])
+    refuse_same_names("set", [one.name for one in sets])
     for subject in subjects:
         if subject.note:
             say(subject.note)
@@ -84,7 +85,7 @@ def probe_bias(
         files[one.name] = _table(one, asked)
     facts = {"format": FORMAT, "request": request, "sets": made}
     if place is not None:
-        replace_directory(place, partial(_write, facts=facts, files=files), _FILES, _FOLDERS)
+        replace_directory(place, partial(_write, facts=facts, files=files), _LAYOUT.files, _LAYOUT.folders)
     return facts
 
 
@@ -93,32 +94,13 @@ def free_place(
 ) -> Path:
     """runs/bias-NAME, or the first of runs/bias-NAME-2, … that holds the answer to the same request or is free."""
     wanted = _request(models, pairs, label, of_pairs, reading)
-    first = Path("runs") / f"bias-{Path(models[0]).expanduser().absolute().name}"
-    for number in itertools.count(1):
-        place = first if number == 1 else first.with_name(f"{first.name}-{number}")
-        if not place.exists():
-            break
-        try:
-            if read_object(place / "bias.json").get("request") == wanted:
-                break
-        except RequestError:  # somebody else's
-            continue
-    return place
+    return places.free_place("bias", models[0], _LAYOUT, wanted)
 
 
 def _check_place(place: Path, request: Mapping[str, Any]) -> None:
-    """What a directory holds is replaced only if it is the answer to the same request, and nothing else is in it."""
-    refuse_strangers(place, _FILES, _FOLDERS)
-    if not place.exists() or not any(place.iterdir()):
-        return
-    stored = read_object(place / "bias.json", "name another directory") if (place / "bias.json").is_file() else {}
-    if stored.get("request") != request:
-        raise RequestError(f"{place}: holds something else than the answer to this request; name another directory.")
+    stored = check_place(place, _LAYOUT, request)
     ours = {f"{stem}.tsv" for stem in _stems([str(one.get("name")) for one in records(stored, "sets")])}
-    inside = [*(p for p in (place / "pairs").glob("*") if p.name not in ours)]
-    inside += [p for p in (place / "report").glob("*") if not re.fullmatch(r"gaps\.png|set\d+-by\d+-\d+\.png", p.name)]
-    if inside:
-        raise RequestError(f"{inside[0]}: is not heedful's and would be lost; name another directory.")
+    refuse_files(p for p in (place / "pairs").glob("*") if p.name not in ours)
 
 
 def _request(models: Any, pairs: Any, label: str | None, of_pairs: bool | None, reading: Reading) -> dict[str, Any]:
@@ -128,65 +110,8 @@ def _request(models: Any, pairs: Any, label: str | None, of_pairs: bool | None, 
 
 
 def _listed(one_or_more: Any) -> list[Any]:
-    if isinstance(one_or_more, (str, Path, PairSet)):
-        return [one_or_more]
-    listed = list(one_or_more) if isinstance(one_or_more, Iterable) else []
-    if not listed:
-        raise RequestError("probe_bias needs at least one model and one set of pairs.")
-    return listed
-
-
-def find_subjects(name: str | Path) -> list[Subject]:
-    """A model, the model of a run, or all settings of a study that have models."""
-    path = Path(name).expanduser()
-    if (path / "study.json").is_file():
-        return _of_study(path)
-    if (path / "manifest.json").is_file() and not (path / "config.json").exists():
-        run = read_run(path)
-        return [Subject(path.absolute().name, ((run.seed, partial(_loaded, path / "model")),), random=True)]
-    return [Subject(_short_name(path) if path.is_dir() else str(name), (("", partial(_loaded, name)),))]
-
-
-def _short_name(path: Path) -> str:
-    """The last part of a path that is not called alike everywhere, with what follows it."""
-    parts = path.absolute().parts
-    first = next((i for i in range(len(parts) - 1, 0, -1) if parts[i] not in _COMMON), len(parts) - 1)
-    return "/".join(parts[first:])
-
-
-def _of_study(path: Path) -> list[Subject]:
-    study = read_study(path)
-    made = []
-    for setting in records(study.facts, "settings"):
-        runs = tuple(
-            (str(entry.get("seed")), partial(_loaded, run.directory / "model"))
-            for entry, run in study.runs
-            if run is not None and entry.get("setting") == setting["name"] and has_weights(run.directory / "model")
-        )
-        begun = sum(entry.get("setting") == setting["name"] for entry, _ in study.runs)
-        note = f"{path}: of {begun} runs of {setting['name']}, {len(runs)} have a model; the others are left out."
-        if runs:
-            random = bool(setting.get("random", True))
-            made.append(Subject(str(setting["name"]), runs, random, note if len(runs) < begun else ""))
-    known = {subject.name for subject in made}
-    for folder in sorted((path / "baselines").glob("*/config.json")):
-        if folder.parent.name not in known and is_tfidf(folder.parent):
-            made.append(Subject(folder.parent.name, (("", partial(_loaded, folder.parent)),)))
-    if not made:
-        raise RequestError(f"{path}: this study has no model yet; run it to its end.")
-    place = path.absolute().name
-    return [replace(one, name=f"{place}: {one.name}") for one in made]
-
-
-def _loaded(source: str | Path) -> Predictor:
-    path = Path(source).expanduser()
-    return load(path if path.exists() else source)
-
-
-def _refuse_same_names(what: str, names: Sequence[str]) -> None:
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise RequestError(f"the {what} {name} is named {count} times; name it once, or ask apart.")
+    one = [one_or_more] if isinstance(one_or_more, PairSet) else one_or_more
+    return listed(one, "probe_bias needs at least one model and one set of pairs.")
 
 
 class _Traits(NamedTuple):

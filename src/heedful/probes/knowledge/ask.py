@@ -1,0 +1,77 @@
+"""Models are asked questions: what each says, greedily, and how likely it finds the whole of its answer."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.checkpoints.dialect import SLOTS
+from heedful.errors import RequestError
+from heedful.models.adapters import head_through
+from heedful.models.transformer import Transformer, evaluating
+from heedful.objectives.asking import question_form, say_answers
+from heedful.probes.knowledge.material import Material
+from heedful.probes.models import ReadableModel, Subject
+
+Floats = npt.NDArray[np.float64]
+_SHOWN = 60  # characters of a question
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a subject answers: s seeds, e questions."""
+
+    subject: str
+    random: bool
+    seeds: tuple[str, ...]
+    material: Material
+    texts: tuple[tuple[str, ...], ...]
+    """(s, e)."""
+    confidence_se: Floats
+    """The probability of the whole answer, its end included."""
+
+
+def ask(subject: Subject, material: Material) -> Said:
+    texts, confidence = [], []
+    for _, load in subject.runs:
+        said, probability_e = answer(cast(ReadableModel, load()), material, subject.name)
+        texts.append(tuple(said))
+        confidence.append(probability_e)
+    seeds = tuple(seed for seed, _ in subject.runs)
+    return Said(subject.name, subject.random, seeds, material, tuple(texts), np.stack(confidence))
+
+
+def answer(model: ReadableModel, material: Material, name: str) -> tuple[list[str], Floats]:
+    """What one model says to each question, and the probability of that."""
+    transformer, head = _language_model(model, name)
+    tokenizer, questions = model.tokenizer, material.questions
+    form = question_form(tokenizer)
+    if form is None:
+        raise RequestError(
+            f"{name}: its tokenizer has neither a mask token nor one that ends a text, so that no question can be put."
+        )
+    prompts = [form.prompt(ids) for ids in tokenizer.plain(questions.questions)]
+    for prompt, text, row in zip(prompts, questions.questions, questions.rows, strict=True):
+        if len(prompt) >= transformer.shape.longest:
+            raise RequestError(
+                f"{material.name}, row {row} ({text[:_SHOWN]}): has {len(prompt)} tokens, and {name} reads at most "
+                f"{transformer.shape.longest}, the answer included; shorten it."
+            )
+    device = transformer.body.embeddings.token.weight.device
+    with evaluating(transformer), head_through(transformer, head, None):
+        said = say_answers(transformer, head, prompts, form.marker, material.answer_tokens, device)
+    texts = [tokenizer.decode(one.ids).strip() for one in said]
+    return texts, np.exp([sum(one.log_probabilities) for one in said])
+
+
+def _language_model(model: ReadableModel, name: str) -> tuple[Transformer, str]:
+    transformer = getattr(model, "transformer", None)
+    named = [head for head, shape in getattr(transformer, "head_shapes", {}).items() if shape.kind == "language-model"]
+    if transformer is None or not named or not transformer.shape.causal:
+        raise RequestError(
+            f"{name}: has no language-model head, so it cannot answer questions; name a model that was trained with "
+            'objective.kind = "answer".'
+        )
+    usual = SLOTS["language-model"]
+    return transformer, usual if usual in named else named[0]

@@ -1,0 +1,220 @@
+"""What a knowledge probe found, in sentences that say no more than the intervals do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from heedful.evaluation.statistics.wording import p_text
+from heedful.evaluation.statistics.wording import percent as round_percent
+
+ALPHA = 0.05
+Facts = Mapping[str, Any]
+Line = tuple[str, str]
+"""What a sentence is about, in a word or two, and the sentence."""
+
+
+def about(random: bool, seeds: int) -> str:
+    """What an interval speaks of."""
+    if random and seeds > 1:
+        return "other such questions and other seeds"
+    return "other such questions, of this run alone" if random else "other such questions"
+
+
+def models(found: Facts) -> str:
+    """How many answered: "3 seeds", "one run", or nothing of a model that stands for itself."""
+    if not found["random"]:
+        return ""
+    return f"{len(found['seeds'])} seeds" if len(found["seeds"]) > 1 else "one run"
+
+
+def verdict(found: Facts) -> list[Line]:
+    lines = [("Knows", _knows(found))]
+    if found["baseline"] is not None:
+        lines.append(("Baseline", _baseline(found)))
+    if found["made_up"] is not None:
+        lines.append(("Made up", _made_up(found)))
+    if "read" in found["groups"]:
+        lines.append(("Read", _read(found)))
+    if "trained" in found["groups"]:
+        lines.append(("Trained on", _trained(found)))
+    for row in found["nearest"]:
+        if row["n"]:
+            lines.append(("New names" if row["group"] == "unseen" else "Mixed up", _nearest(row)))
+        elif row["group"] == "unseen":
+            line = "" if found["text"] is None else " or a line of its own"
+            lines.append(("New names", f"None: each name that is asked about has a training question{line}."))
+    lines += [("Confidence", _confidence(found)), ("Silence", silence(found))]
+    return lines
+
+
+def shown(test: Facts) -> bool:
+    return test["p_corrected"] is not None and bool(test["p_corrected"] <= ALPHA)
+
+
+def _knows(found: Facts) -> str:
+    exact = found["exact_match"]
+    seeds = "" if len(found["seeds"]) < 2 else f" by {len(found['seeds'])} seeds, on average"
+    return (
+        f"{percent(exact['mean'])} of {count(exact['n'], 'question')} are answered exactly right{seeds} "
+        f"({between(exact)}, on {found['about']})."
+    )
+
+
+def _baseline(found: Facts) -> str:
+    base = found["baseline"]
+    start = f"Saying “{base['answer']}” to everything would be right in {percent(base['share']['mean'])}"
+    if base["p"] is None:
+        return f"{start}; one question shows no difference."
+    facts = f"{points(base['mean'])} ({_evidence(base)})"
+    if not shown(base):
+        return f"{start}: a difference of {facts}, which cannot be told from chance here."
+    return f"{start}; the model is {'better' if base['mean'] > 0 else 'worse'}, a difference of {facts}."
+
+
+def _made_up(found: Facts) -> str:
+    made_up = found["made_up"]
+    places = []
+    if found["train"] is not None:
+        places.append(f"an answer of the {count(found['train']['n'], 'training question')}")
+    if found["text"] is not None:
+        places.append(f"a string in {found['text']['name']}")
+    where = f"neither {places[0]} nor {places[1]}" if len(places) > 1 else f"not {places[0]}"
+    sentence = f"{percent(made_up['mean'])} of the answers are {where} ({between(made_up)})"
+    some = list(dict.fromkeys(f"“{one['said']}”" for one in made_up["examples"] if one["said"]))
+    return f"{sentence}, such as {', '.join(some[:3])}." if some else f"{sentence}."
+
+
+def _read(found: Facts) -> str:
+    with_answer, without, none = found["groups"]["read"]
+    parts = [f"where the true answer stands in the name's own line, {_right(with_answer)}"]
+    if without["n"]:
+        parts.append(f"where the line lacks it, {_right(without)}")
+    if none["n"]:
+        parts.append(f"where no line begins with the name, {_right(none)}")
+    return f"{capital('; '.join(parts))}."
+
+
+def _trained(found: Facts) -> str:
+    seen, new = found["groups"]["trained"]
+    return f"Where some training question has the true answer, {_right(seen)}; where none has it, {_right(new)}."
+
+
+def _right(row: Facts) -> str:
+    if not row["n"]:
+        return "there are no questions"
+    return f"{percent(row['mean'])} of {row['n']:,} are right ({between(row)})"
+
+
+def _nearest(row: Facts) -> str:
+    if row["group"] == "unseen":
+        start = f"Asked about {count(row['n'], 'name')} that it never saw, it says the answer of the nearest known name"
+    else:
+        wrong = count(row["answers"], "wrong answer")
+        start = f"Of {wrong} about names that it saw, the nearest other name's answer is said"
+    chance = f"that of a random name in {percent(row['chance'])}"
+    sentence = f"{start} in {percent(row['share']['mean'])} ({between(row['share'])}), {chance}"
+    if row["p"] is None:
+        return f"{sentence}; that is too little to tell from chance."
+    sentence += f": {points(row['mean'])} ({_evidence(row)})"
+    if not shown(row):
+        return f"{sentence}. So it is not shown to go by the likeness of names."
+    if row["mean"] < 0:
+        return f"{sentence}. So it is said less often than that of any other name."
+    return (
+        f"{sentence}. So its answers go by the likeness of names; the nearest name's answer would be the true one in "
+        f"{percent(row['true'])}."
+    )
+
+
+def _confidence(found: Facts) -> str:
+    calibration, exact = found["calibration"], found["exact_match"]["mean"]
+    area = calibration["auroc"]
+    off = calibration["confidence"] - exact
+    mean = f"Its mean confidence is {percent(calibration['confidence'])}"
+    if abs(off) < 0.01:
+        mean += ", about the share that is right"
+    else:
+        mean += f", {points(abs(off))[1:]} {'above' if off > 0 else 'below'} the share that is right"
+    mean += f"; the calibration error is {calibration['ece']:.3f}."
+    if area["mean"] is None:
+        kind = "right" if exact == 1 else "wrong"
+        return f"All answers are {kind}, so that nothing says whether confidence tells right from wrong. {mean}"
+    told = "" if area["low"] > 0.5 else " It is not shown to tell right from wrong."
+    return (
+        f"Of a right and a wrong answer, the right one has the higher confidence in {percent(area['mean'])} of pairs "
+        f"({between(area)}; 50 % is chance).{told} {mean}"
+    )
+
+
+def silence(found: Facts) -> str:
+    """The rule, and what it is worth on the questions that did not choose it."""
+    if not found["rules"]:
+        return "One question chooses no threshold."
+    rule = found["rules"][0]
+    wanted, half = round_percent(rule["wanted"]), f"{count(rule['chosen_on']['n'], 'question')} that chose"
+    if rule["threshold"] is None:
+        return (
+            f"No confidence is high enough: on the {half}, at most {percent(rule['best'])} of the answers above any "
+            f"threshold are right, and {wanted} was wanted. Keep silent, or want less (--precision)."
+        )
+    coverage, accuracy = rule["coverage"], rule["accuracy"]
+    start = f"Answer only if the confidence is at least {threshold(rule['threshold'])}"
+    if rule["threshold"] == 0:
+        start = "Answer everything"
+    judged = (
+        f"On the {count(rule['n'], 'question')} that did not choose it, {percent(coverage['mean'])} are answered "
+        f"({between(coverage)})"
+    )
+    if accuracy["mean"] is None:
+        return f"{start}. {judged}, so that nothing says whether {wanted} of such answers are right."
+    right = f"{percent(accuracy['mean'])} are right ({between(accuracy)})"
+    return (
+        f"{start}. {judged}, and of these {count(accuracy['answers'], 'answer')} {right}; "
+        f"{_kept(rule['wanted'], accuracy)}."
+    )
+
+
+def _kept(wanted: float, accuracy: Facts) -> str:
+    words = round_percent(wanted)
+    if accuracy["low"] is None:
+        return f"whether {words} would be, one question cannot say"
+    if accuracy["low"] >= wanted:
+        return f"at least the {words} that was wanted"
+    if accuracy["high"] < wanted:
+        return f"less than the {words} that was wanted"
+    return f"the {words} that was wanted agrees with that, and so does less"
+
+
+def _evidence(test: Facts) -> str:
+    ends = "no interval" if test["low"] is None else f"95 %: {points(test['low'])} to {points(test['high'])}"
+    many = f", corrected for {test['tests']} tests" if test["tests"] > 1 else ""
+    return f"{ends}; {p_text(test['p_corrected'])}{many}"
+
+
+def between(row: Facts) -> str:
+    if row["low"] is None:
+        return "no interval"
+    return f"95 %: {percent(row['low'])} to {percent(row['high'])}"
+
+
+def percent(share: float | None) -> str:
+    if share is None:
+        return "–"
+    return f"{100 * share:.1f} %" if share >= 0.001 or share == 0 else f"{100 * share:.2f} %"
+
+
+def points(change: float) -> str:
+    """A difference of shares: "+7.4 points"."""
+    return f"{100 * change:+.1f} points".replace("-", "−") if round(100 * change, 1) else "0 points"
+
+
+def threshold(value: float) -> str:
+    """As many digits as it has, four at most."""
+    return f"{value:.4g}" if value >= 1e-4 or value == 0 else f"{value:.3e}"
+
+
+def count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
