@@ -5,6 +5,7 @@ ends a text). Text to be read beside them, such as a line about each person, is 
 which what follows the subject, the first sentence of a document, is asked for.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, cast
@@ -268,7 +269,8 @@ class Answer(Objective):
     def baselines(self) -> dict[str, dict[str, Any]]:
         """The commonest answer of the training questions, to everything."""
         answers = self.data["train"].answers
-        commonest = max(sorted(set(answers)), key=answers.count)
+        counts = Counter(answers)
+        commonest = max(sorted(counts), key=counts.__getitem__)
         made: dict[str, Any] = {"seconds": 0.0, "answer": commonest, "tested": True, "values": {}}
         for name in self.sets():
             right = [float(answer == commonest) for answer in self.data[name].answers]
