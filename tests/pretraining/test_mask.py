@@ -19,6 +19,7 @@ from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
 from killing import survive
+from training_samples import write_tiny
 
 SEED = 7
 
@@ -255,6 +256,16 @@ def test_pretraining_goes_on_with_the_heads_that_are_there(tmp_path):
 def test_mistakes_are_one_sentence(tmp_path, changes, words):
     with pytest.raises(RequestError, match=words):
         assembled(tmp_path, **changes)
+
+
+def test_other_families_have_masked_words_alone(tmp_path):
+    model = {"name": str(write_tiny(tmp_path / "roberta", "roberta")), "shape": None}
+    with pytest.raises(RequestError, match=r"not possible on roberta; set objective\.next_sentence = false"):
+        assembled(tmp_path, model=model, tokenizer=None)
+    parts = assembled(tmp_path, {"next_sentence": False, "whole_words": True}, model=model, tokenizer=None)
+    terms, found = gradients(parts)
+    assert set(terms) == {"mask"}
+    assert found["heads.mask.bias"].abs().max() > 0
 
 
 def test_a_corpus_that_changed_is_refused(tmp_path):

@@ -43,7 +43,8 @@ def fresh_model(
     family = family_of(shape)
     for new in new_heads.values():
         if new.kind not in family.heads:
-            raise RequestError(f"a {new.kind} head is not possible on {family.name}; choose another model.shape.")
+            remedy = new.remedy or "choose another model.shape"
+            raise RequestError(f"a {new.kind} head is not possible on {family.name}; {remedy}.")
     tokenizer = tokenizer_for(family.tokens)
     shape = replace(shape, vocabulary=tokenizer.size, pad_id=tokenizer.pad_id)
     if wrong := contradiction(shape):

@@ -45,6 +45,8 @@ class NewHead:
     recurrent_width: int | None = None
     reuse: bool = False
     """Whether one of this name and kind that the checkpoint has is used as it is, and none drawn."""
+    remedy: str = ""
+    """What to do where a family has no such head."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class StoredHead:
 
 def make_head(family: Family, shape: Shape, new: NewHead) -> Head:
     if new.kind not in family.heads:
-        raise RequestError(f"new_head={new.kind!r} is not possible on {family.name}; choose {', '.join(family.heads)}.")
+        remedy = new.remedy or f"choose {', '.join(family.heads)}"
+        raise RequestError(f"new_head={new.kind!r} is not possible on {family.name}; {remedy}.")
     labels = tuple(new.labels)
     if new.kind in _CLASSIFIERS and (not labels or len(set(labels)) != len(labels)):
         raise RequestError(f"new_head={new.kind!r} needs labels=[…], the different names of its classes.")

@@ -43,7 +43,7 @@ class MaskTable(WordsTable):
     """Whether all pieces of a word are hidden together."""
     next_sentence: bool = True
     """Whether rows are pairs of texts, half of which follow each other, while of the others the second is from another
-    document, and the model is asked which."""
+    document, and the model is asked which. Models without segments, such as RoBERTa, have no head for it."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,9 @@ class Mask(Words):
 
     def heads(self, reading: Reading) -> Mapping[str, NewHead]:
         heads = {self.HEAD: NewHead("masked-word", reuse=True)}
-        return {**heads, PAIRS: NewHead("next-sentence", reuse=True)} if self.table.next_sentence else heads
+        if not self.table.next_sentence:
+            return heads
+        return {**heads, PAIRS: NewHead("next-sentence", reuse=True, remedy="set objective.next_sentence = false")}
 
     def around(self, tokenizer: Tokenizer, shape: Shape) -> int:
         if shape.causal:
