@@ -41,6 +41,14 @@ def test_a_corpus_is_made_and_trained_on(tmp_path: Path, monkeypatch: pytest.Mon
     store = SharedStore(tmp_path / "shared")
     with pytest.raises(RequestError, match="no text to train a tokenizer on"):
         assemble(untrainable, 0, read_objective(untrainable, 0, store), store)
+    before = (out / "tokenizer.json").read_bytes()
+    other = tmp_path / "other"
+    assert run(monkeypatch, text, "--out", other, "--vocabulary", 200) == 0
+    assert run(monkeypatch, text, "--out", out, "--tokenizer", other) == 2
+    assert "has another tokenizer" in capsys.readouterr().err
+    assert run(monkeypatch, text, "--out", out, "--kind", "bpe") == 2
+    assert "was begun with WordPiece" in capsys.readouterr().err
+    assert (out / "tokenizer.json").read_bytes() == before
     again = tmp_path / "again"  # the run's own vocabulary is the corpus's
     assert run(monkeypatch, text, "--out", again, "--tokenizer", tmp_path / "run/model") == 0
     assert Corpus(again).facts["tokenizer"] == Corpus(out).facts["tokenizer"]

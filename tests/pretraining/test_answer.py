@@ -9,6 +9,7 @@ import pytest
 
 import heedful
 from heedful.data.questions import read_questions
+from heedful.decoding.generate import Continuation
 from heedful.errors import RequestError
 from heedful.objectives.answer import Answer
 from heedful.objectives.texts import Parts
@@ -160,6 +161,39 @@ def test_parts_of_a_step_add_up(tmp_path):
         totals.append((sum(float(one.terms["causal"]) for one in losses), gradient.clone()))
     assert totals[0][0] == pytest.approx(totals[1][0], abs=1e-10)
     assert (totals[0][1] - totals[1][1]).abs().max() < 1e-10
+
+
+def test_an_answer_is_compared_as_the_model_can_spell_it(tmp_path):
+    """A vocabulary without capitals has the right answers all the same."""
+    recipe = recipe_in(tmp_path)
+    content = {**recipe.model_dump(exclude_none=True), "tokenizer": {"kind": "wordpiece", "size": 200}}
+    lower, store = make_recipe(content), SharedStore(tmp_path / "shared")
+    objective = answer_of(parts := assemble(lower, SEED, read_objective(lower, SEED, store), store))
+    said = [Continuation([*after.tolist()], [0.0]) for _, after in objective.asked["dev"]]
+    objective.answers = lambda reader, name: said  # type: ignore[method-assign]
+    metrics = objective.judge(parts.tuning.reader, "dev").metrics
+    assert (metrics["exact_match"], metrics["made_up"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data": {"limit": 5}}, "data.limit means nothing"),
+        ({"batch_tokens": 64}, "training.batch_tokens means nothing"),
+        ({"batch_size": 1}, "training.batch_size = 1 has no room"),
+    ],
+)
+def test_keys_without_a_meaning_are_refused(tmp_path, changes, words):
+    with pytest.raises(RequestError, match=words):
+        recipe_in(tmp_path, **changes)
+
+
+def test_a_prepared_corpus_has_no_text(tmp_path):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made/corpus.json").write_text("{}")
+    recipe = recipe_in(tmp_path, data={"corpus": str(tmp_path / "made")})
+    with pytest.raises(RequestError, match=r"holds ids alone|no corpus|another version"):
+        read_objective(recipe, SEED, SharedStore(tmp_path / "shared"))
 
 
 @pytest.mark.parametrize(

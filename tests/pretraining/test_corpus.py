@@ -164,6 +164,8 @@ def test_stopped_anywhere_it_goes_on_to_the_same_files(tmp_path, bpe, monkeypatc
     whole = shard(tmp_path / "whole", sources, bpe, **options)
     assert whole.documents == (40 if deduplicate else 50)
     assert whole.facts["duplicates"] == (10 if deduplicate else 0)
+    last = shard(tmp_path / "last", [*sources, sources[0]], bpe, **options)  # nothing new after the last shard
+    assert last.facts["duplicates"] == (40 if deduplicate else 0)
     save, saved = writing._save, 0
 
     def failing(path: Path, array: Any) -> None:
@@ -209,6 +211,9 @@ def test_what_changed_meanwhile_is_refused(tmp_path, bpe, monkeypatch):
     with pytest.raises(RequestError, match="holds another corpus"):
         shard(tmp_path / "whole", sources, bpe)
     np.save(tmp_path / "whole/tokens-00000.npy", np.zeros(3, dtype=np.uint16))
+    with pytest.raises(RequestError, match="damaged"):
+        Corpus(corpus.directory)
+    (tmp_path / "whole/tokens-00000.npy").write_bytes(b"")
     with pytest.raises(RequestError, match="damaged"):
         Corpus(corpus.directory)
 

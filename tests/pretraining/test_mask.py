@@ -78,8 +78,8 @@ def test_rows_are_the_documents(tmp_path):
 
 
 def test_pairs_are_what_they_say(tmp_path):
-    """A second text that follows does so in its document, at the end of a sentence; one that does not is the beginning
-    of a row of another document. Half are of each kind, and their lengths do not tell which."""
+    """A second text that follows does so in its document, at the end of a sentence; one that does not begins with a
+    sentence of another document. Half are of each kind, and their lengths do not tell which."""
     write_text(tmp_path / "corpus.txt", documents(60, 12))
     parts = assembled(tmp_path, max_length=48)
     objective, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
@@ -98,24 +98,53 @@ def test_pairs_are_what_they_say(tmp_path):
             start = int(rows.starts_n[number])
             first, second = ids[1:middle], ids[middle + 1 : end]
             assert np.array_equal(first, rows.corpus.ids(start, start + len(first)))
-            if row.follows == 0:
+            if row.foreign == 0:
                 after = start + len(first)
                 assert np.array_equal(second, rows.corpus.ids(after, after + len(second)))
                 edges = rows.corpus.sentence_starts(int(rows.documents_n[number]))
                 inner = set(edges) & set(range(start + 1, int(rows.ends_n[number])))
                 assert after in inner or not inner
             else:
-                owners = {
-                    int(rows.documents_n[other])
-                    for other in range(len(rows))
-                    if np.array_equal(second, rows.corpus.ids(s := int(rows.starts_n[other]), s + len(second)))
-                }
-                assert owners - {int(rows.documents_n[number])}
-            kinds.append(row.follows)
-            lengths[row.follows].append(len(second))
+                assert any(
+                    np.array_equal(second, rows.corpus.ids(int(s), int(s) + len(second)))
+                    for other in set(rows.documents_n.tolist()) - {int(rows.documents_n[number])}
+                    for s in rows.corpus.sentence_starts(other)[:-1]
+                    if s + len(second) <= rows.corpus.document(other)[1]
+                )
+            kinds.append(row.foreign)
+            lengths[row.foreign].append(len(second))
     n = len(kinds)
     assert abs(sum(kinds) - n / 2) < 4 * (n / 4) ** 0.5
     assert np.mean(lengths[0]) == pytest.approx(np.mean(lengths[1]), rel=0.15)
+
+
+@pytest.mark.parametrize("sizes", [(1, 30), (30, 30), (1, 1)])
+def test_another_document_is_found_however_few_there_are(tmp_path, sizes):
+    """Of two documents it is the other one, whatever share of the rows it has."""
+    made = [[f"word{d} again number {i} here." for i in range(n)] for d, n in enumerate(sizes)]
+    write_text(tmp_path / "corpus.txt", made)
+    (tmp_path / "dev.txt").write_text((tmp_path / "corpus.txt").read_text())
+    objective = mask_of(assembled(tmp_path, max_length=16, data={"dev": str(tmp_path / "dev.txt"), "dev_share": None}))
+    rows = objective.rows["train"]
+    for number in range(len(rows)):
+        for draw in np.linspace(0, 0.999, 7):
+            start, end = rows.corpus.document(1 - int(rows.documents_n[number]))
+            ids = objective._foreign(rows, number, 6, np.array([draw, draw]))
+            inside = rows.corpus.ids(start, end)
+            assert any(np.array_equal(inside[i : i + len(ids)], ids) for i in range(len(inside)))
+
+
+def test_special_tokens_in_a_text_are_letters_and_unknown_words_are_left_alone(tmp_path):
+    made = documents(30)
+    made[3] = ["He wrote [MASK] and [SEP] and [CLS].", "Then 漢 came."]
+    write_text(tmp_path / "corpus.txt", made)
+    parts = assembled(tmp_path, {"share": 0.9}, data={"dev_share": 0.1})
+    objective, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
+    assert tokenizer is not None
+    corpus = objective.rows["train"].corpus
+    assert not {tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id} & set(corpus.ids(*corpus.document(3)).tolist())
+    for number in range(len(objective.rows["train"])):
+        assert not set(objective.row("train", number, 0).words_n.tolist()) & tokenizer.special_ids
 
 
 def test_losses_and_gradients_are_the_peers(tmp_path):
@@ -136,7 +165,7 @@ def test_losses_and_gradients_are_the_peers(tmp_path):
         n = len(row.ids_t)
         ids[i, :n], segments[i, :n], real[i, :n] = torch.tensor(row.ids_t), torch.tensor(row.segments_t), 1
         labels[i, row.places_n] = torch.tensor(row.words_n)
-    follows = torch.tensor([row.follows for row in rows])
+    follows = torch.tensor([row.foreign for row in rows])
     out = peer(ids, real, segments, labels=labels, next_sentence_label=follows)
     out.loss.backward()
     terms, found = gradients(parts)
@@ -250,6 +279,14 @@ def test_pretraining_goes_on_with_the_heads_that_are_there(tmp_path):
         ({"data": {"corpus": None}}, "data.corpus is missing"),
         ({"max_length": 1000}, "training.max_length = 1000, but the model reads at most 512"),
         ({"data": {"separator": "file"}}, "needs two documents"),
+        ({"data": {"separator": "***"}}, r"no line of it is just '\*\*\*'"),
+        ({"data": {"test_share": 0.1}}, "data.test_share means nothing"),
+        ({"max_length": 4}, "leaves no room for text beside 3 tokens"),
+        ({"batch_tokens": 64, "batch_warmup": 0.1}, "training.batch_warmup goes with training.batch_size"),
+        (
+            {"model": {"shape": "distilbert-base", "layers": 1, "attention": "relative"}},
+            "needs a model with two segments",
+        ),
         ({"data": {"corpus": "novel"}}, "did you mean novels"),
     ],
 )

@@ -47,19 +47,31 @@ def data(
                 "contamination": entry.contamination,
             }
         )
+    texts = [
+        {
+            "name": corpus.name,
+            "what": corpus.what,
+            "kind": "text",
+            "from": str(folder) if folder is not None else "HEEDFUL_DATA",
+            "present": folder is not None and (folder / corpus.file).is_file(),
+            "file": corpus.file,
+            "licence": corpus.licence,
+        }
+        for corpus in CORPORA.values()
+    ]
     if as_json:
-        print_json(entries)
+        print_json([*entries, *texts])
         return
     for facts in entries:
         _print_wrapped(f"{facts['name']}: {facts['what']}", "", "    ")
         state = "here" if facts["present"] else "not here"
         _print_wrapped(f"{state} ({facts['from']}); licence: {facts['licence'] or 'not stated'}", "    ", "    ")
         _print_wrapped(f"contamination: {facts['contamination']}", "    ", "    ")
-    for corpus in CORPORA.values():
-        _print_wrapped(f"{corpus.name}: {corpus.what} (running text, for data.corpus)", "", "    ")
-        there = folder is not None and (folder / corpus.file).is_file()
-        state = f"here ({folder})" if there else f"not here (set HEEDFUL_DATA to a folder with {corpus.file})"
-        _print_wrapped(f"{state}; licence: {corpus.licence or 'not stated'}", "    ", "    ")
+    for facts in texts:
+        _print_wrapped(f"{facts['name']}: {facts['what']} (running text, for data.corpus)", "", "    ")
+        where = facts["from"] if facts["present"] else f"set HEEDFUL_DATA to a folder with {facts['file']}"
+        state = "here" if facts["present"] else "not here"
+        _print_wrapped(f"{state} ({where}); licence: {facts['licence'] or 'not stated'}", "    ", "    ")
     print("heedful data show NAME or FILE looks at one.")
 
 

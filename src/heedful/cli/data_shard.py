@@ -16,7 +16,7 @@ def shard(
     tokenizer: Annotated[
         str | None, typer.Option(help="Take the tokenizer of this model: a directory, hub id or name.", metavar="MODEL")
     ] = None,
-    kind: Annotated[str, typer.Option(help="Or train one on the text: wordpiece or bpe.")] = "wordpiece",
+    kind: Annotated[str | None, typer.Option(help="Or train one on the text: wordpiece (the default) or bpe.")] = None,
     vocabulary: Annotated[int, typer.Option(help="Entries of a tokenizer that is trained.", min=100)] = 8000,
     separator: Annotated[
         str, typer.Option(help="What a document is: line, blank-line, file, or the line between two; auto: see docs.")

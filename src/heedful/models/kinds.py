@@ -1,7 +1,8 @@
 """The kinds of self-attention, by the name that `Shape.attention` gives.
 
 A kind makes the attention of one layer: a module that is called as `MultiHeadAttention` is, and that draws its own
-weights. A further kind is one more entry here.
+weights. A further kind is one more entry here, and its name in `Attention` (`recipes/schema.py`), which a test
+compares with this.
 """
 
 from collections.abc import Callable

@@ -24,8 +24,8 @@ from heedful.evaluation.metrics import fill_in, mean_of, ratio_of
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.asking import ANSWER_TOKENS, question_form, say_answers
-from heedful.objectives.causal import USAGE, require_causal
+from heedful.objectives.asking import ANSWER_TOKENS, question_form, say_answers, spelled
+from heedful.objectives.causal import require_causal
 from heedful.objectives.collate import collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, whole
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
@@ -69,7 +69,14 @@ class Answer(Objective):
         assert isinstance(recipe.objective, AnswerTable)
         self.recipe, self.seed, self.data, self.text, self.table = recipe, seed, data, text, recipe.objective
         self.known = set(data["train"].answers)
-        self.lines: list[str] = []
+        self._orders: dict[str, tuple[int, Ints]] = {}
+
+    @staticmethod
+    def check(recipe: Recipe) -> None:
+        if recipe.training.batch_tokens is not None:
+            raise RequestError('training.batch_tokens means nothing with objective.kind = "answer"; use batch_size.')
+        if recipe.data.corpora and recipe.training.batch_size < 2:
+            raise RequestError("training.batch_size = 1 has no room for text beside a question; raise it.")
 
     # The data
 
@@ -83,8 +90,14 @@ class Answer(Objective):
             {"questions": asked}, "data", lambda: {name: vars(some) for name, some in load_questions(**asked).items()}
         )
         data = {name: Questions(**some) for name, some in content.items()}
-        only_text = recipe.data.model_copy(update={"dev": None, "test": None, "text": None})
-        return cls(recipe, seed, data, CorpusText(only_text, store) if recipe.data.corpora else None)
+        if not table.corpora:
+            return cls(recipe, seed, data, None)
+        text = CorpusText(table.model_copy(update={"dev": None, "test": None, "text": None}), store)
+        if text.prepared["train"] is not None:
+            raise RequestError(
+                f"data.corpus: {table.corpora[0]} holds ids alone, and answers are looked for in the text; name files."
+            )
+        return cls(recipe, seed, data, text)
 
     def description(self) -> dict[str, Any]:
         prints = {name: some.fingerprint for name, some in self.data.items()}
@@ -92,7 +105,7 @@ class Answer(Objective):
             prints["corpus"] = self.text.fingerprints()["train"]
         name = self.recipe.data.name or self.recipe.data.train
         sizes = {split: len(some) for split, some in self.data.items()}
-        return {"name": name, "sizes": sizes, "fingerprints": prints, "usage": USAGE}
+        return {"name": name, "sizes": sizes, "fingerprints": prints, "usage": "heedful probe knowledge {model}"}
 
     def examples(self, name: str) -> list[dict[str, Any]]:
         some = self.data[name]
@@ -106,7 +119,7 @@ class Answer(Objective):
 
     def sample(self, rows: int) -> "Answer":
         few = {name: Questions(*(v[:rows] for v in vars(some).values())) for name, some in self.data.items()}
-        return Answer(self.recipe, self.seed, few, None if self.text is None else self.text.sample(max(50, rows)))
+        return Answer(self.recipe, self.seed, few, None if self.text is None else self.text.sample())
 
     # The model
 
@@ -138,12 +151,16 @@ class Answer(Objective):
                         f"{name}, row {row}: question and answer have {len(q) + len(a)} tokens; raise "
                         f"training.max_length ({table.max_length})."
                     )
+        self.spelled = set(spelled(tokenizer, sorted(self.known)))
         self.read_rows: Stretches | None = None
         self.known_text = ""
         if self.text is not None:
             self.read_rows = whole(self.text.open_all(tokenizer, store))
             self.known_text = "\n".join(self.text.texts())
-        self.text_rows = 0 if self.read_rows is None else round(self.table.reading * table.batch_size)
+            if tokenizer.lowercase:
+                self.known_text = self.known_text.lower()
+        wanted = 0 if self.read_rows is None else round(self.table.reading * table.batch_size)
+        self.text_rows = min(table.batch_size - 1, wanted)  # something is asked in every step
         self.question_rows = table.batch_size - self.text_rows
         self._pool: tuple[int, list[list[Row]]] = (-1, [])
 
@@ -183,10 +200,10 @@ class Answer(Objective):
             yield self.text_row(document, epoch)
 
     def _order(self, name: str, count: int, epoch: int) -> Ints:
-        kept = self.__dict__.setdefault("_orders", {})
-        if kept.get(name, (None,))[0] != (count, epoch):
-            kept[name] = ((count, epoch), shuffled(count, self.seed, epoch, name))
-        return cast(Ints, kept[name][1])
+        """That of an epoch, which is kept until another is asked for."""
+        if self._orders.get(name, (-1,))[0] != epoch:
+            self._orders[name] = epoch, shuffled(count, self.seed, epoch, name)
+        return self._orders[name][1]
 
     def text_row(self, document: int, epoch: int) -> Row:
         """A document as it is read in an epoch."""
@@ -250,7 +267,8 @@ class Answer(Objective):
                 columns["nll"][at : at + _ROWS] = np.bincount(owner_n, weights=nll_n)
                 columns["words"][at : at + _ROWS] = np.bincount(owner_n)
         texts = [self.tokenizer.decode(one.ids).strip() for one in said]
-        columns["right"] = np.asarray([float(a == b) for a, b in zip(texts, some.answers, strict=True)])
+        golds = spelled(self.tokenizer, some.answers)
+        columns["right"] = np.asarray([float(a == b) for a, b in zip(texts, golds, strict=True)])
         columns["made_up"] = np.asarray([float(not self._is_known(text)) for text in texts])
         columns["confidence"] = np.exp([sum(one.log_probabilities) for one in said])
         metrics = fill_in({"n": len(some)}, columns, self.metrics)
@@ -259,7 +277,7 @@ class Answer(Objective):
 
     def _is_known(self, answer: str) -> bool:
         """Whether a training answer, or the text that was read, is or holds it."""
-        return answer in self.known or (bool(answer) and answer in self.known_text)
+        return answer in self.spelled or (bool(answer) and answer in self.known_text)
 
     def answers(self, reader: TextReader, name: str) -> list[Continuation]:
         """What the model says, greedily, to each question of a set."""

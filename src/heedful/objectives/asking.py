@@ -56,3 +56,8 @@ def say_answers(
         read = NextToken(transformer, head)
         said += generate(read, prompts[at : at + _ROWS], Sampling(temperature=0.0), limits, device=device)
     return said
+
+
+def spelled(tokenizer: Tokenizer, answers: Sequence[str]) -> list[str]:
+    """The answers as a model with this tokenizer can say them: one that folds case says no capitals."""
+    return [tokenizer.decode(ids).strip() for ids in tokenizer.plain(list(answers))]

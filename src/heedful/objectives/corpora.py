@@ -27,6 +27,7 @@ from heedful.text.tokenizer import Tokenizer
 Ints = npt.NDArray[np.int64]
 FEW = 20
 """With fewer documents than these, the end of each is held out, and not some of them."""
+_SAMPLE = 300_000  # characters of each file, to time a step with
 _TOKEN, _GZIPPED = 4.5, 2.6  # bytes of a token, and of a byte of compressed text, as English has them
 
 
@@ -54,6 +55,11 @@ class CorpusText:
         self.data = data
         named = {"train": data.corpora, **{key: [v] for key in ("dev", "test") if (v := getattr(data, key))}}
         self.prepared = {name: _prepared(names) for name, names in named.items()}
+        for key in ("separator", "text", "deduplicate"):
+            if self.prepared["train"] is not None and getattr(data, key) != DataTable.model_fields[key].default:
+                raise RequestError(
+                    f"data.{key}: {data.corpora[0]} is a corpus that is made already; say it to `heedful data shard`."
+                )
         self.sources: dict[str, list[Source]] = {
             name: find_sources(names, data.separator, data.text)
             for name, names in named.items()
@@ -84,10 +90,10 @@ class CorpusText:
             rows["dev"] = rows["train"] * self.data.dev_share
         return {name: max(1, round(count)) for name, count in rows.items()}
 
-    def sample(self, documents: int) -> "CorpusText":
+    def sample(self) -> "CorpusText":
         """The beginning of it."""
         few = copy.copy(self)
-        few.sources = {name: [replace(s, first=documents) for s in some] for name, some in self.sources.items()}
+        few.sources = {name: [replace(s, most=_SAMPLE) for s in some] for name, some in self.sources.items()}
         return few
 
     def texts(self) -> Iterator[str]:
@@ -187,7 +193,7 @@ def cut_rows(stretches: Stretches, room: int) -> Stretches:
             edges = stretches.corpus.sentence_starts(document).tolist()
         while end - start > room:
             edge = edges[bisect.bisect_right(edges, start + room) - 1]
-            cut = edge if edge - start >= room // 2 else start + room
+            cut = edge if edge - start >= max(1, room // 2) else start + room
             documents.append(document)
             starts.append(start)
             ends.append(cut)

@@ -48,8 +48,8 @@ class MaskTable(WordsTable):
 
 @dataclass(frozen=True)
 class MaskedRow(Row):
-    follows: int = -1
-    """0 if the second text follows the first (as in BERT), 1 if not, -1 if there is no second text."""
+    foreign: int = -1
+    """0 if the second text follows the first, 1 if it is from another document, -1 if there is none."""
 
 
 class Mask(Words):
@@ -89,12 +89,16 @@ class Mask(Words):
             raise RequestError(
                 f"objective.whole_words: {tokenizer.kind} does not show where words begin; leave it out."
             )
+        if self.table.next_sentence and (shape.segments < 2 or not shape.pooler):
+            raise RequestError(
+                "objective.next_sentence needs a model with two segments and a pooler, such as BERT's; set it to false."
+            )
         self.cls_id, self.sep_id = tokenizer.cls_id, tokenizer.sep_id
-        ordinary = [i for i in range(tokenizer.size) if i not in tokenizer.special_ids]
+        self.is_special_v = np.isin(np.arange(tokenizer.size), sorted(tokenizer.special_ids))
         self.masking = Masking(
             self.table.share,
             tokenizer.mask_id,
-            np.asarray(ordinary, dtype=np.int64),
+            np.flatnonzero(~self.is_special_v),
             begins_word=None if begins is None else np.asarray(begins),
         )
         return 3 if self.table.next_sentence else 2
@@ -110,7 +114,7 @@ class Mask(Words):
 
     def row(self, name: str, number: int, epoch: int | str) -> MaskedRow:
         key, text = self.key(name, number, epoch), self.text_of(name, number)
-        segments_t, follows = None, -1
+        segments_t, foreign = None, -1
         if not self.table.next_sentence:
             ids_t = np.concatenate([[self.cls_id], text, [self.sep_id]])
             places = np.arange(1, len(text) + 1)
@@ -119,13 +123,14 @@ class Mask(Words):
             cut = self._cut(name, number, draws[0]) if len(text) > 1 else len(text)
             second = text[cut:]
             if len(text) > 1:
-                follows = int(draws[1] < 0.5)
-                second = self._foreign(self.rows[name], number, len(second), draws[2:]) if follows else second
+                foreign = int(draws[1] < 0.5)
+                second = self._foreign(self.rows[name], number, len(second), draws[2:]) if foreign else second
             ids_t = np.concatenate([[self.cls_id], text[:cut], [self.sep_id], second, [self.sep_id]])
             segments_t = np.repeat([0, 1], [cut + 2, len(second) + 1])
             places = np.delete(np.arange(1, len(ids_t) - 1), cut)
+        places = places[~self.is_special_v[ids_t[places]]]  # an unknown word cannot be asked for
         hidden_t, places_n = self.masking.draw(ids_t, places, *key, "mask")
-        return MaskedRow(hidden_t, places_n, ids_t[places_n], segments_t, follows)
+        return MaskedRow(hidden_t, places_n, ids_t[places_n], segments_t, foreign)
 
     def _cut(self, name: str, number: int, draw: float) -> int:
         """How many tokens of a row are the first text: up to the end of one of its sentences, or anywhere if there is
@@ -137,30 +142,33 @@ class Mask(Words):
         return int(inner[int(draw * len(inner))]) - start if len(inner) else 1 + int(draw * (end - start - 1))
 
     def _foreign(self, rows: Stretches, number: int, length: int, draws: npt.NDArray[np.float64]) -> Ints:
-        """The beginning of a row of another document, at most as long as what it stands for: a pair does not show by
-        its length what it is."""
-        other = int(draws[0] * len(rows))
-        while rows.documents_n[other] == rows.documents_n[number]:
-            other = (other + 1 + int(draws[1] * (len(rows) - 1))) % len(rows)
-            draws = uniforms(2, other, number, "again")
-        start = int(rows.starts_n[other])
-        return rows.corpus.ids(start, min(start + length, int(rows.ends_n[other])))
+        """Text of another document, drawn by its rows, from the beginning of one of its sentences: as long as what it
+        stands for if the document has so much, so that a pair does not show by its length what it is."""
+        own, after = np.searchsorted(rows.documents_n, rows.documents_n[number] + np.arange(2))
+        other = int(draws[0] * (len(rows) - (after - own)))
+        document = rows.documents_n[other if other < own else other + (after - own)]
+        first, last = np.searchsorted(rows.documents_n, document + np.arange(2))
+        start, end = int(rows.starts_n[first]), int(rows.ends_n[last - 1])
+        edges = rows.corpus.sentence_starts(int(document))
+        edges = edges[(edges >= start) & (edges <= end - length)]
+        start = int(edges[int(draws[1] * len(edges))]) if len(edges) else start
+        return rows.corpus.ids(start, min(start + length, end))
 
     def counts(self, step: Step) -> dict[str, float]:
         counts = super().counts(step)
         if self.table.next_sentence:
-            counts[PAIRS] = float(max(1, sum(_masked(self.made[n]).follows >= 0 for n in step.rows)))
+            counts[PAIRS] = float(max(1, sum(_masked(self.made[n]).foreign >= 0 for n in step.rows)))
         return counts
 
     def terms(self, reader: TextReader, rows: Sequence[Row], counts: Mapping[str, float]) -> dict[str, Tensor]:
         if not self.table.next_sentence:
             return super().terms(reader, rows, counts)
         words_n = torch.from_numpy(np.concatenate([row.words_n for row in rows])).to(reader.device)
-        follows_b = torch.tensor([_masked(row).follows for row in rows], device=reader.device)
+        foreign_b = torch.tensor([_masked(row).foreign for row in rows], device=reader.device)
         with reader.precision():
             words_nv, pairs_b2 = self.both_scores(reader, rows)
         words = F.cross_entropy(at_least_float32(words_nv), words_n, reduction="sum")
-        pairs = F.cross_entropy(at_least_float32(pairs_b2), follows_b, reduction="sum", ignore_index=-1)
+        pairs = F.cross_entropy(at_least_float32(pairs_b2), foreign_b, reduction="sum", ignore_index=-1)
         return {self.HEAD: words / counts[self.HEAD], PAIRS: pairs / counts[PAIRS]}
 
     def both_scores(self, reader: TextReader, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
@@ -185,7 +193,7 @@ class Mask(Words):
         said = pairs_b2.argmax(1).tolist()
         # Where there is no second text, there is no answer: half a point, as for one that was guessed.
         right = [
-            float(answer == _masked(row).follows) if _masked(row).follows >= 0 else 0.5
+            float(answer == _masked(row).foreign) if _masked(row).foreign >= 0 else 0.5
             for row, answer in zip(rows, said, strict=True)
         ]
         return {**self.judge_words(words_nv, rows), "pair_right": right}

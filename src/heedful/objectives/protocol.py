@@ -182,8 +182,8 @@ class Objective(ABC):
         return {}
 
     def progressed(self, share: float) -> None:  # noqa: B027 (most train in the same way from beginning to end)
-        """Told before each step is asked for which share of training is done, from 0 up to 1. It hangs on the steps and
-        tokens so far alone, so that a run that goes on is told the same."""
+        """Told before each step is asked for which share of training is done, from 0 up to 1. It depends on the steps
+        and tokens so far alone, so that a run that goes on is told the same."""
 
     @abstractmethod
     def step(self, number: int) -> Step:

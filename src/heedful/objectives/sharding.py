@@ -19,6 +19,7 @@ from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_on_texts
 
+_KINDS = {"wordpiece": "WordPiece", "bpe": "byte-level BPE"}
 _POINTS = {"least": 0, "25%": 25, "median": 50, "75%": 75, "95%": 95, "most": 100}
 
 
@@ -26,7 +27,7 @@ def shard_corpus(
     files: Sequence[str],
     out: Path,
     tokenizer: str | None,
-    kind: str,
+    kind: str | None,
     vocabulary: int,
     separator: str,
     text: str | None,
@@ -41,15 +42,21 @@ def shard_corpus(
     described = describe_sources(sources)
     make_directory(out)
     refuse_strangers(out)
-    chosen = _tokenizer_in(out if tokenizer is None else find(tokenizer))
+    there = _tokenizer_in(out)
+    chosen = there if tokenizer is None else _tokenizer_in(find(tokenizer))
     if chosen is None and tokenizer is not None:
         raise RequestError(f"--tokenizer {tokenizer}: there is no tokenizer in it.")
+    if there is not None and chosen is not None and there.fingerprint != chosen.fingerprint:
+        raise RequestError(f"{out}: has another tokenizer than {tokenizer}; choose another directory with --out.")
+    if there is not None and kind is not None and _KINDS.get(kind) != there.kind:
+        raise RequestError(f"--kind {kind}: {out} was begun with {there.kind}; choose another directory with --out.")
     if chosen is None:
-        family = {"wordpiece": "bert", "bpe": "gpt2"}.get(kind)
-        if family is None:
+        kind = kind or "wordpiece"
+        if kind not in _KINDS:
             raise RequestError(f"--kind {kind}: choose wordpiece or bpe.")
+        family = "bert" if kind == "wordpiece" else "gpt2"
         chosen = train_on_texts(all_documents(sources), kind, vocabulary, family)
-    if tokenizer is not None or not (out / "tokenizer.json").exists():
+    if there is None:
         chosen.save(out)
     write_corpus(
         out, sources, described, chosen.plain, chosen.size, chosen.fingerprint, deduplicate=deduplicate, watch=watch

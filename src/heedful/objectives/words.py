@@ -37,7 +37,7 @@ from heedful.text.tokenizer import Tokenizer
 Ints = npt.NDArray[np.int64]
 JUDGED = "judged"
 """In the place of an epoch's number: what is judged is drawn in the same way every time."""
-_ROWS = 64  # at a time that are only judged
+_ROWS, _SCORES = 64, 2**25  # at a time that are only judged
 
 
 class WordsTable(ObjectiveTable):
@@ -77,6 +77,11 @@ class Words(Objective):
         """Whether steps or rows are small at first: then each of their sizes has an order of its own."""
         self.done, self.place = 0.0, 0
 
+    @staticmethod
+    def check(recipe: Recipe) -> None:
+        if recipe.training.batch_warmup and recipe.training.batch_tokens is not None:
+            raise RequestError("training.batch_warmup goes with training.batch_size, not with training.batch_tokens.")
+
     # What one objective says
 
     @abstractmethod
@@ -107,7 +112,9 @@ class Words(Objective):
             sizes = {name: len(rows) if name == "train" else len(self.judged(name)) for name, rows in self.rows.items()}
             tokens = {name: rows.tokens for name, rows in self.rows.items()}
         else:
-            sizes, tokens = self.text.rough_rows(self.recipe.training.max_length), {}
+            rough = self.text.rough_rows(self.recipe.training.max_length)
+            most = self.words_table.judged_rows
+            sizes, tokens = {name: n if name == "train" else min(n, most) for name, n in rough.items()}, {}
         facts = {"name": self.text.name, "sizes": sizes, "fingerprints": self.text.fingerprints(), "usage": self.USAGE}
         return {**facts, "tokens": tokens} if tokens else facts
 
@@ -115,7 +122,7 @@ class Words(Objective):
         return self.text.texts()
 
     def sample(self, rows: int) -> Self:
-        return type(self)(self.recipe, self.seed, self.text.sample(max(50, rows)))
+        return type(self)(self.recipe, self.seed, self.text.sample())
 
     # The model
 
@@ -131,6 +138,11 @@ class Words(Objective):
         sets = self.text.open(tokenizer, store)
         counts_v = sets["train"].corpus.token_counts(tokenizer.size) + 1
         self.log_frequency_v = np.log(counts_v / counts_v.sum())
+        if table.max_length < self.beside + 2:
+            raise RequestError(
+                f"training.max_length = {table.max_length} leaves no room for text beside {self.beside} tokens that "
+                "stand around it; raise it."
+            )
         self.stretches = sets["train"]
         self.rows = {name: cut_rows(some, table.max_length - self.beside) for name, some in sets.items()}
         self._deal(table.batch_size, table.max_length)
@@ -139,7 +151,7 @@ class Words(Objective):
         """From now on a step has so many rows, of at most so many tokens."""
         table = self.recipe.training
         if self.grows:
-            self.rows["train"] = cut_rows(self.stretches, max(1, length - self.beside))
+            self.rows["train"] = cut_rows(self.stretches, max(2, length - self.beside))
         lengths = (self.rows["train"].ends_n - self.rows["train"].starts_n + self.beside).tolist()
         # What is packed needs no rows of similar length, whose order would be less random.
         as_one = self.words_table.pack and table.batch_tokens is None
@@ -239,8 +251,7 @@ class Words(Objective):
         unigram = -sum(self.log_frequency_v[row.words_n].sum() for row in rows)
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i].ids_t))
         with torch.inference_mode():
-            for at in range(0, len(rows), _ROWS):
-                some = order[at : at + _ROWS]
+            for some in _bounded(order, [len(row.words_n) for row in rows], _SCORES // len(self.log_frequency_v)):
                 for key, values in self.judge_some(reader, [rows[i] for i in some]).items():
                     columns.setdefault(key, np.zeros(len(rows)))[some] = values
         columns |= self.more_columns(name, numbers)
@@ -254,7 +265,8 @@ class Words(Objective):
 
     def judge_words(self, scores_nv: Tensor, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
         words_n = torch.from_numpy(np.concatenate([row.words_n for row in rows])).to(scores_nv.device)
-        nll_n = F.cross_entropy(scores_nv.double(), words_n, reduction="none").cpu().numpy()
+        losses_n = F.cross_entropy(at_least_float32(scores_nv), words_n, reduction="none")
+        nll_n = losses_n.double().cpu().numpy()
         right_n = (scores_nv.argmax(1) == words_n).cpu().numpy().astype(np.float64)
         counts = [len(row.words_n) for row in rows]
         owner_n = np.repeat(np.arange(len(rows)), counts)
@@ -273,3 +285,17 @@ class Words(Objective):
         if self.words_table.pack:
             return {}
         return {"padding_share": padding_share(self.batches.batches(0), [[n] for n in self.batches.lengths])}
+
+
+def _bounded(order: Sequence[int], words: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Rows in this order, in parts of at most `_ROWS` of them with at most so many words, but at least one."""
+    part: list[int] = []
+    held = 0
+    for i in order:
+        if part and (len(part) == _ROWS or held + words[i] > most):
+            yield part
+            part, held = [], 0
+        part.append(i)
+        held += words[i]
+    if part:
+        yield part

@@ -366,7 +366,8 @@ def _check_data(data: DataTable, has_tasks: bool, kind: str) -> None:
             raise RequestError(f"{place}.limit and {place}.fraction both say how many rows; keep one of the two.")
 
 
-_OF_TABLES = ("name", "train", "pair", "label", "kind", "header", "quotes", "options", "limit", "fraction", "redraw")
+_OF_CARVED = ("pair", "kind", "options", "limit", "fraction", "redraw", "dev_share", "test_share")
+_OF_TABLES = ("name", "train", "label", "header", "quotes", *(key for key in _OF_CARVED if key != "dev_share"))
 
 
 def _check_corpus(data: DataTable, text: str, kind: str) -> None:
@@ -379,6 +380,10 @@ def _check_corpus(data: DataTable, text: str, kind: str) -> None:
         foreign = [key for key in _OF_TABLES if getattr(data, key) != SourceTable.model_fields[key].default]
         if foreign:
             raise RequestError(f'data.{foreign[0]} means nothing with objective.kind = "{kind}"; leave it out.')
+    elif text == "beside":
+        for key in _OF_CARVED:
+            if getattr(data, key) != SourceTable.model_fields[key].default:
+                raise RequestError(f'data.{key} means nothing with objective.kind = "{kind}"; leave it out.')
     elif text == "none":
         for key in ("corpus", "separator", "deduplicate"):
             if getattr(data, key) != DataTable.model_fields[key].default:

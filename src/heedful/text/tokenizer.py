@@ -131,11 +131,14 @@ class Tokenizer:
         return result
 
     def plain(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text alone, without special tokens around it."""
+        """The ids of each text alone, without special tokens around it; one that it spells out is its letters."""
+        self._core.encode_special_tokens = True
         try:
             encodings = self._core.encode_batch_fast(list(texts), add_special_tokens=False)
         except (TypeError, UnicodeError):
             raise RequestError(_why_not_encoded(list(texts))) from None
+        finally:
+            self._core.encode_special_tokens = self._split_special
         public = self._pieces.public if self._pieces else None
         return [e.ids if public is None else [public[i] for i in e.ids] for e in encodings]
 

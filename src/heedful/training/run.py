@@ -281,6 +281,9 @@ def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: As
     """A run goes on only where that leads to the same bits."""
     if manifest["model"].get("fingerprint") != parts.fingerprint:
         raise RequestError(f"{directory}: the model has changed since this run began; choose another with --out.")
+    tokenizer = parts.checkpoint.tokenizer
+    if tokenizer is not None and manifest["model"].get("tokenizer", tokenizer.fingerprint) != tokenizer.fingerprint:
+        raise RequestError(f"{directory}: the tokenizer has changed since this run began; choose another with --out.")
     for source, print_of in parts.tuning.made_from().items():
         if manifest["model"].get("made_from", {}).get(source) != print_of:
             raise RequestError(f"{directory}: {source} has changed since this run began; choose another with --out.")
@@ -327,6 +330,7 @@ def _manifest(
             "source": parts.source,
             "fingerprint": parts.fingerprint,
             "family": parts.checkpoint.family,
+            **({"tokenizer": tokenizer.fingerprint} if (tokenizer := parts.checkpoint.tokenizer) else {}),
             "parameters": {
                 "total": total + parts.tuning.set_aside,
                 "trainable": trainable + parts.tuning.set_aside,

@@ -30,8 +30,8 @@ class Source:
     two documents, or "auto": as the file looks. A row of JSONL or Parquet is always one."""
     text: str | None = None
     """The key of JSONL, or the column of Parquet, that holds the text."""
-    first: int | None = None
-    """Only so many documents from the beginning."""
+    most: int | None = None
+    """Only so many characters from the beginning."""
 
     @property
     def table(self) -> str | None:
@@ -43,8 +43,13 @@ class Source:
 def read_documents(source: Source) -> Iterator[str]:
     """The text of each document in the order of the file, without those that have none."""
     whole = _rows(source) if source.table else _between(source, find_separator(source))
-    texts = itertools.chain.from_iterable(map(_cut, whole))
-    yield from itertools.islice(texts, source.first)
+    left = source.most
+    for text in itertools.chain.from_iterable(map(_cut, whole)):
+        yield text[:left]
+        if left is not None:
+            left -= len(text)
+            if left <= 0:
+                return
 
 
 def find_separator(source: Source) -> str:
@@ -65,10 +70,11 @@ def find_separator(source: Source) -> str:
 def _between(source: Source, separator: str) -> Iterator[str]:
     """Lines up to the next separator, each document as its lines with \\n between them."""
     lines: list[str] = []
-    size = 0
+    size, seen = 0, separator in ("line", "blank-line", "file")
     for _, raw in read_lines(source.path):
         line = raw.rstrip("\r\n")
         ends = (not line.strip() if separator == "blank-line" else line.strip() == separator) and separator != "file"
+        seen |= ends
         if separator == "line":
             yield line
         elif ends or size > LONGEST:
@@ -77,6 +83,11 @@ def _between(source: Source, separator: str) -> Iterator[str]:
         if not ends and separator != "line":
             lines.append(line)
             size += len(line) + 1
+    if not seen:
+        raise RequestError(
+            f"{source.path}: no line of it is just {separator!r}, which should separate its documents; choose line, "
+            "blank-line or file."
+        )
     yield "\n".join(lines)
 
 

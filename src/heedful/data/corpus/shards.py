@@ -52,7 +52,7 @@ class Corpus:
         try:
             counts = [(int(s["tokens"]), int(s["sentences"]), int(s["documents"])) for s in self.facts["shards"]]
             self._shards = [self._open(i, *count) for i, count in enumerate(counts)]
-        except (KeyError, TypeError, ValueError, OSError) as error:
+        except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
             raise RequestError(f"{directory}: damaged ({error}); make the corpus again.") from None
         totals = np.cumsum([(0, 0, 0), *counts], axis=0).tolist()
         self._first_token, self._first_sentence, self._first_document = (list(t) for t in zip(*totals, strict=True))

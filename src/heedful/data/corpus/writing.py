@@ -38,7 +38,7 @@ class _Encoded:
 
     sentences: list[Sequence[int]]
     sizes: list[int]
-    mark: int
+    digest: int
     """Of its text, case and white space aside."""
 
 
@@ -112,7 +112,10 @@ def _facts_of(content: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, 
 def _begin(directory: Path, facts: dict[str, Any]) -> _State:
     path = directory / _PROGRESS
     if path.exists():
-        state = _State(**read_object(path))
+        try:
+            state = _State(**read_object(path))
+        except TypeError:
+            raise RequestError(f"{path}: was written by another version of heedful; remove {directory}.") from None
         if state.facts != facts:
             raise RequestError(
                 f"{directory}: holds the beginning of another corpus, or its files or tokenizer have changed since; "
@@ -125,7 +128,7 @@ def _begin(directory: Path, facts: dict[str, Any]) -> _State:
 
 def refuse_strangers(directory: Path) -> None:
     """A directory that holds something else than a corpus, its beginning, or a tokenizer."""
-    ours = (DESCRIPTION, _PROGRESS, "tokenizer", "special_tokens", "vocab", "merges")
+    ours = (DESCRIPTION, _PROGRESS, "tokenizer", "special_tokens", "vocab", "merges", "bpe.codes", "added_tokens")
     names = sorted(p.name for p in directory.iterdir() if not p.name.startswith(".") and p.suffix != ".npy")
     unknown = [name for name in names if not name.startswith(ours)]
     if unknown:
@@ -144,14 +147,14 @@ class _Writer:
         self.lengths: list[int] = []
         self.sizes: list[int] = []
         self.documents: list[int] = [0]
-        self.marks: list[int] = []
+        self.digests: list[int] = []
         self.held = 0
         self.counts = dict(self.state.counts)
 
     def write(self, sources: Sequence[Source], encode: Encode, deduplicate: bool) -> None:
         if deduplicate:
             for i in range(len(self.state.shards)):
-                self.seen.update(np.load(self.directory / f"marks-{i:05}.npy", allow_pickle=False).tolist())
+                self.seen.update(np.load(self.directory / f"digests-{i:05}.npy", allow_pickle=False).tolist())
         for number in range(self.state.source, len(sources)):
             read = self.state.read if number == self.state.source else 0
             documents = islice(read_documents(sources[number]), read, None)
@@ -165,9 +168,10 @@ class _Writer:
         if not self.state.shards:
             names = ", ".join(source.called for source in sources)
             raise RequestError(f"{names}: there is no text in it to train on; name a file with text.")
+        self.state.counts = self.counts  # documents that were left out after the last shard are in it too
         description = {"format": FORMAT, **self.state.facts, **self.state.counts, "shards": self.state.shards}
         write_json(self.directory / DESCRIPTION, description)
-        for path in [self.directory / _PROGRESS, *self.directory.glob("marks-*.npy")]:
+        for path in [self.directory / _PROGRESS, *self.directory.glob("digests-*.npy")]:
             path.unlink(missing_ok=True)
 
     def _add(self, document: _Encoded, deduplicate: bool) -> None:
@@ -176,11 +180,11 @@ class _Writer:
             self.counts["without_tokens"] += 1
             return
         if deduplicate:
-            if document.mark in self.seen:
+            if document.digest in self.seen:
                 self.counts["duplicates"] += 1
                 return
-            self.seen.add(document.mark)
-            self.marks.append(document.mark)
+            self.seen.add(document.digest)
+            self.digests.append(document.digest)
         for ids, size in kept:
             self.tokens.append(np.asarray(ids, dtype=self.dtype))
             self.lengths.append(len(ids))
@@ -200,8 +204,8 @@ class _Writer:
             "bytes": np.asarray(self.sizes, dtype=np.int32),
             "documents": np.asarray(self.documents, dtype=np.int64),
         }
-        if self.marks:
-            arrays["marks"] = np.asarray(self.marks, dtype=np.uint64)
+        if self.digests:
+            arrays["digests"] = np.asarray(self.digests, dtype=np.uint64)
         for name, array in arrays.items():
             _save(self.directory / f"{name}-{number:05}.npy", array)
         size = {"documents": len(self.documents) - 1, "sentences": len(self.lengths), "tokens": self.held}
@@ -233,7 +237,7 @@ def _encoded(documents: Iterable[str], encode: Encode) -> Iterator[_Encoded]:
         pieces = [split_sentences(text) for text in batch]
         ids = iter(encode([piece for sentences in pieces for piece in sentences]))
         return [
-            _Encoded([next(ids) for _ in p], [len(s.encode("utf-8", "replace")) for s in p], _mark(text))
+            _Encoded([next(ids) for _ in p], [len(s.encode("utf-8", "replace")) for s in p], _digest(text))
             for p, text in zip(pieces, batch, strict=True)
         ]
 
@@ -261,6 +265,6 @@ def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _mark(text: str) -> int:
+def _digest(text: str) -> int:
     plain = json.dumps(" ".join(text.casefold().split())).encode()
     return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), "little")

@@ -10,7 +10,7 @@ from heedful.checkpoints.dialect import SLOTS
 from heedful.errors import RequestError
 from heedful.models.adapters import head_through
 from heedful.models.transformer import Transformer, evaluating
-from heedful.objectives.asking import question_form, say_answers
+from heedful.objectives.asking import question_form, say_answers, spelled
 from heedful.probes.knowledge.material import Material
 from heedful.probes.models import ReadableModel, Subject
 
@@ -43,7 +43,8 @@ def ask(subject: Subject, material: Material) -> Said:
 
 
 def answer(model: ReadableModel, material: Material, name: str) -> tuple[list[str], Floats]:
-    """What one model says to each question, and the probability of that."""
+    """What one model says to each question, and the probability of that. What is the true answer but for what its
+    tokenizer cannot spell, such as capitals, is given as that answer."""
     transformer, head = _language_model(model, name)
     tokenizer, questions = model.tokenizer, material.questions
     form = question_form(tokenizer)
@@ -62,6 +63,8 @@ def answer(model: ReadableModel, material: Material, name: str) -> tuple[list[st
     with evaluating(transformer), head_through(transformer, head, None):
         said = say_answers(transformer, head, prompts, form.marker, material.answer_tokens, device)
     texts = [tokenizer.decode(one.ids).strip() for one in said]
+    golds = zip(spelled(tokenizer, questions.answers), questions.answers, strict=True)
+    texts = [gold if text == as_said else text for text, (as_said, gold) in zip(texts, golds, strict=True)]
     return texts, np.exp([sum(one.log_probabilities) for one in said])
 
 

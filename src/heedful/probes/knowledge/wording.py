@@ -106,7 +106,10 @@ def _right(row: Facts) -> str:
 
 def _nearest(row: Facts) -> str:
     if row["group"] == "unseen":
-        start = f"Asked about {count(row['n'], 'name')} that it never saw, it says the answer of the nearest known name"
+        start = (
+            f"Asked about {count(row['n'], 'name')} that neither the training questions nor the text named here have, "
+            "it says the answer of the nearest known name"
+        )
     else:
         wrong = count(row["answers"], "wrong answer")
         start = f"Of {wrong} about names that it saw, the nearest other name's answer is said"
