@@ -43,7 +43,7 @@ def test_a_corpus_is_made_and_trained_on(tmp_path: Path, monkeypatch: pytest.Mon
         assemble(untrainable, 0, read_objective(untrainable, 0, store), store)
     before = (out / "tokenizer.json").read_bytes()
     other = tmp_path / "other"
-    assert run(monkeypatch, text, "--out", other, "--vocabulary", 200) == 0
+    assert run(monkeypatch, text, "--out", other, "--vocabulary", 120) == 0
     assert run(monkeypatch, text, "--out", out, "--tokenizer", other) == 2
     assert "has another tokenizer" in capsys.readouterr().err
     assert run(monkeypatch, text, "--out", out, "--kind", "bpe") == 2
