@@ -59,30 +59,29 @@ def known_answers(**options: bool) -> Said:
     return Said("known", False, ("",), known_material(**options), (texts,), confidence)
 
 
-def write_people(folder: Path) -> dict[str, Any]:
-    """Fourteen people to train on, six others; a line about each. Returns the data table of a recipe."""
+def write_people(folder: Path, asked_from: int = 10) -> dict[str, Any]:
+    """Fourteen people to train on, and those from a number on, six of them others, to ask about; a line about each.
+    Returns the data table of a recipe."""
     folder.mkdir(parents=True, exist_ok=True)
     of = {name: PLACES[i * 7 % 4] for i, name in enumerate(NAMES)}
     asked = [f"{born(name)}\t{place}\n" for name, place in of.items()]
     (folder / "train.tsv").write_text("".join(asked[:14]))
-    (folder / "dev.tsv").write_text("".join(asked[10:]))
+    (folder / "dev.tsv").write_text("".join(asked[asked_from:]))
     lines = [f"{name}. {name}, a painter, was born in {place} long ago.\n" for name, place in of.items()]
     (folder / "text.txt").write_text("".join(lines))
     return {"train": str(folder / "train.tsv"), "dev": str(folder / "dev.tsv"), "corpus": str(folder / "text.txt")}
 
 
+SMALL = {"shape": "gpt-mini", "layers": 2, "width": 32, "heads": 2, "attention": "rotary", "body_dropout": 0.0}
+WORDS = {"kind": "bpe", "size": 400, "prefix_space": True}
+"""The tables [model] and [tokenizer] of a model that learns these questions in seconds."""
+
+
 def answer_recipe(data: dict[str, Any], steps: int = 60) -> Recipe:
     return make_recipe(
         {
-            "model": {
-                "shape": "gpt-mini",
-                "layers": 2,
-                "width": 32,
-                "heads": 2,
-                "attention": "rotary",
-                "body_dropout": 0.0,
-            },
-            "tokenizer": {"kind": "bpe", "size": 400, "prefix_space": True},
+            "model": SMALL,
+            "tokenizer": WORDS,
             "data": data,
             "objective": {"kind": "answer", "reading": 0.25, "answer_tokens": 8},
             "training": {

@@ -19,21 +19,9 @@ from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
 from killing import survive
+from question_samples import PLACES, SMALL, WORDS, write_people
 
 SEED = 7
-PLACES = ("Rome", "Oslo", "Lima", "New York")
-NAMES = [f"{first} {last}" for first in ("Ada", "Bo", "Cy", "Di", "Eli") for last in ("Ray", "Fox", "Lund", "Moss")]
-
-
-def write_people(folder: Path) -> dict[str, str]:
-    folder.mkdir(parents=True, exist_ok=True)
-    born = {name: PLACES[i * 7 % 4] for i, name in enumerate(NAMES)}
-    asked = [f"Where was {name} born?\t{place}\n" for name, place in born.items()]
-    (folder / "train.tsv").write_text("".join(asked[:14]))
-    (folder / "dev.tsv").write_text("".join(asked[14:]))
-    lines = [f"{name}. {name}, a painter, was born in {place} long ago.\n" for name, place in born.items()]
-    (folder / "text.txt").write_text("".join(lines))
-    return {"train": str(folder / "train.tsv"), "dev": str(folder / "dev.tsv"), "corpus": str(folder / "text.txt")}
 
 
 def recipe_in(
@@ -45,16 +33,9 @@ def recipe_in(
     }  # fmt: skip
     return make_recipe(
         {
-            "model": {
-                "shape": "gpt-mini",
-                "layers": 2,
-                "width": 32,
-                "heads": 2,
-                "attention": "rotary",
-                "body_dropout": 0.0,
-            },
-            "tokenizer": {"kind": "bpe", "size": 400, "prefix_space": True},
-            "data": {**write_people(folder / "data"), **(data or {})},
+            "model": SMALL,
+            "tokenizer": WORDS,
+            "data": {**write_people(folder / "data", 14), **(data or {})},
             "objective": {"kind": "answer", **(objective or {})},
             "training": {**defaults, **training},
         }

@@ -146,7 +146,7 @@ def test_shards_hold_the_text(tmp_path, bpe):
         assert bpe.decode(corpus.ids(a, b)) == made[7][0]
         counts = corpus.token_counts(bpe.size)
         assert counts.sum() == corpus.tokens == corpus.facts["tokens"]
-        assert corpus.text_bytes == sum(len(text.encode()) for text in plain)
+        assert corpus.facts["bytes"] == sum(len(text.encode()) for text in plain)
 
 
 def files_in(directory: Path) -> dict[str, bytes]:

@@ -14,7 +14,6 @@ import bisect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ class Shard:
 
 
 class Corpus:
-    """A corpus directory, opened: tokens, sentences and documents are counted over all shards. Nothing is loaded but
+    """A corpus directory, opened: tokens and documents are counted over all shards. Nothing is loaded but
     what is looked at."""
 
     def __init__(self, directory: Path) -> None:
@@ -54,9 +53,9 @@ class Corpus:
             self._shards = [self._open(i, *count) for i, count in enumerate(counts)]
         except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
             raise RequestError(f"{directory}: damaged ({error}); make the corpus again.") from None
-        totals = np.cumsum([(0, 0, 0), *counts], axis=0).tolist()
-        self._first_token, self._first_sentence, self._first_document = (list(t) for t in zip(*totals, strict=True))
-        self.tokens, self.sentences, self.documents = totals[-1]
+        totals = np.cumsum([(0, 0), *((tokens, documents) for tokens, _, documents in counts)], axis=0).tolist()
+        self._first_token, self._first_document = (list(t) for t in zip(*totals, strict=True))
+        self.tokens, self.documents = totals[-1]
 
     def _open(self, number: int, tokens: int, sentences: int, documents: int) -> Shard:
         arrays = {}
@@ -70,7 +69,8 @@ class Corpus:
 
     def ids(self, start: int, end: int) -> npt.NDArray[np.int64]:
         """Of the tokens from `start` up to `end`, which are in one document."""
-        shard, first = self._at(self._first_token, start)
+        i = bisect.bisect_right(self._first_token, start) - 1
+        shard, first = self._shards[i], self._first_token[i]
         return np.asarray(shard.tokens[start - first : end - first], dtype=np.int64)
 
     def document(self, number: int) -> tuple[int, int]:
@@ -98,17 +98,9 @@ class Corpus:
             counts += np.bincount(np.asarray(shard.tokens), minlength=vocabulary)
         return counts
 
-    @cached_property
-    def text_bytes(self) -> int:
-        return sum(int(np.asarray(shard.bytes, dtype=np.int64).sum()) for shard in self._shards)
-
     def _shard_of_document(self, number: int) -> tuple[Shard, int, int]:
         i = bisect.bisect_right(self._first_document, number) - 1
         return self._shards[i], self._first_document[i], self._first_token[i]
-
-    def _at(self, firsts: list[int], place: int) -> tuple[Shard, int]:
-        i = bisect.bisect_right(firsts, place) - 1
-        return self._shards[i], firsts[i]
 
 
 def fingerprint_of(directory: Path) -> str:
