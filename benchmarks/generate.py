@@ -1,6 +1,7 @@
-"""Greedy texts, against `transformers.generate` with the same random weights in the same process.
+"""Greedy texts, or those of beam search, against `transformers.generate` with the same random weights in the same
+process.
 
-    python benchmarks/generate.py [--tokens N] [--prompt N] [--vocabulary N] [--repetitions N] [--threads N]
+    python benchmarks/generate.py [--beam N] [--tokens N] [--prompt N] [--vocabulary N] [--repetitions N] [--threads N]
 
 A GPT-2 of 4 layers, 256 wide. Both are given token ids, both keep keys and values, neither may stop early. The two take
 turns; a ratio is the median of the peer's time over the median of ours. "ragged" prompts have several lengths, which
@@ -20,12 +21,13 @@ LAYERS, WIDTH, HEADS = 4, 256, 4
 Write = Callable[[list[list[int]]], list[list[int]]]
 
 
-def contestants(vocabulary: int, new: int) -> tuple[Write, Write]:
+def contestants(vocabulary: int, new: int, beam: int) -> tuple[Write, Write]:
     import transformers
 
     import heedful
+    from heedful.decoding.beam import beam_search
     from heedful.decoding.generate import generate
-    from heedful.decoding.settings import Limits, Sampling
+    from heedful.decoding.settings import Beam, Limits, Sampling
     from heedful.models.next_token import NextToken
 
     transformers.utils.logging.disable_progress_bar()
@@ -41,6 +43,8 @@ def contestants(vocabulary: int, new: int) -> tuple[Write, Write]:
     read = NextToken(model.transformer.eval(), "causal")
 
     def ours(prompts: list[list[int]]) -> list[list[int]]:
+        if beam > 1:
+            return [texts[0].ids for texts in beam_search(read, prompts, Beam(beam), Limits(new))]
         return [text.ids for text in generate(read, prompts, Sampling(temperature=0), Limits(new))]
 
     def theirs(prompts: list[list[int]]) -> list[list[int]]:
@@ -48,8 +52,9 @@ def contestants(vocabulary: int, new: int) -> tuple[Write, Write]:
         ids = torch.tensor([[0] * (n - len(prompt)) + prompt for prompt in prompts])
         real = torch.tensor([[0] * (n - len(prompt)) + [1] * len(prompt) for prompt in prompts])
         out = peer.generate(
-            input_ids=ids, attention_mask=real, do_sample=False, max_new_tokens=new, eos_token_id=None, pad_token_id=0
-        )
+            input_ids=ids, attention_mask=real, do_sample=False, max_new_tokens=new, eos_token_id=None, pad_token_id=0,
+            num_beams=beam, **({"early_stopping": "never"} if beam > 1 else {}),
+        )  # fmt: skip
         return [row[n:].tolist() for row in out]
 
     return ours, theirs
@@ -68,6 +73,7 @@ def interleaved(ours: Callable[[], Any], theirs: Callable[[], Any], repetitions:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--beam", type=int, default=1, help="texts that grow side by side; default: greedy")
     parser.add_argument("--tokens", type=int, default=64, help="new ones for each prompt")
     parser.add_argument("--prompt", type=int, default=32, help="tokens of a prompt")
     parser.add_argument("--vocabulary", type=int, default=50257)
@@ -76,8 +82,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
-    ours, theirs = contestants(options.vocabulary, options.tokens)
-    print(f"{torch.get_num_threads()} threads, {options.tokens} new tokens, vocabulary of {options.vocabulary}")
+    ours, theirs = contestants(options.vocabulary, options.tokens, options.beam)
+    print(
+        f"{torch.get_num_threads()} threads, {options.tokens} new tokens, vocabulary of {options.vocabulary}, "
+        f"beam of {options.beam}"
+    )
     print("| batch | prompts | tokens/s, ours | transformers | ratio |\n|---|---|---|---|---|")
     for size, ragged in ((1, False), (16, False), (16, True)):
         generator = torch.Generator().manual_seed(size)
