@@ -2,6 +2,11 @@
 
 import os
 
+from hypothesis import settings
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach the network; those of the hub's client speak to a server of ours
+
+settings.register_profile("heedful", deadline=None)  # how long an example takes is a benchmark's question
+settings.load_profile("heedful")

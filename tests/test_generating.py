@@ -10,6 +10,10 @@ import peers
 from generation_samples import write_language_model
 from heedful import RequestError
 from heedful.api import Model
+from heedful.decoding.beam import beam_search
+from heedful.decoding.settings import Beam
+from heedful.generating import Writer
+from heedful.models.next_token import NextToken
 
 PROMPTS = ["the man", "h", "he\nthe", "東京 🙂", "", " the the the man he he he"]
 
@@ -119,6 +123,40 @@ def test_it_shows_itself(model: Model) -> None:
     assert repr(model.generate([])) == "<0 generated texts>"
 
 
+def test_beam_search_gives_the_best_texts(model: Model) -> None:
+    written = model.generate(PROMPTS, 12, beam=4, n_best=3, length_penalty=0.6)
+    assert (written.prompts, len(written)) == (PROMPTS, len(PROMPTS))
+    writer = Writer(model)
+    read, limits = NextToken(model.transformer, "causal"), writer.limits(12)
+    expected = beam_search(read, [prompt.ids for prompt in writer.encode(PROMPTS)], Beam(4, 3, 0.6), limits)
+    for row, (ranked, texts) in enumerate(zip(written.n_best, expected, strict=True)):
+        assert [one.tokens for one in ranked] == [text.ids for text in texts]
+        assert [one.score for one in ranked] == pytest.approx([text.score for text in texts], abs=1e-5)
+        best = ranked[0]
+        assert (written.texts[row], written.tokens[row], written.reasons[row]) == (best.text, best.tokens, best.reason)
+        assert (written.log_probabilities[row] == best.log_probabilities).all()
+        for one in ranked:
+            assert one.score == pytest.approx(one.log_probabilities.sum() / len(one.tokens) ** 0.6, abs=1e-9)
+            assert one.text.endswith(model.tokenizer.decode(one.tokens[: -1 if one.reason == "stop" else None]))
+    assert model.generate(PROMPTS, 12, beam=4, length_penalty=0.6).tokens == written.tokens
+    assert model.generate(PROMPTS, 12, beam=4, length_penalty=0.6, batch_size=2).tokens == written.tokens
+    assert model.generate(PROMPTS, 12, beam=1).tokens == model.generate(PROMPTS, 12, temperature=0).tokens
+    assert model.generate(PROMPTS, 12, temperature=0).n_best == []
+    assert model.generate([], beam=2).n_best == []
+
+
+def test_beam_search_shows_and_tells_its_texts(model: Model) -> None:
+    told: list[tuple[int, str]] = []
+    prompts = ["the man", "he"]
+    written = model.generate(prompts, 6, beam=3, n_best=2, on_text=lambda *piece: told.append(piece))
+    assert sorted(told) == list(enumerate(written.texts))
+    lines = repr(written).splitlines()
+    assert lines[0] == "<2 generated texts>"
+    assert len(lines) == 5
+    second = written.n_best[0][1]
+    assert lines[2].startswith(f"  2. {second.text!r} ({len(second.tokens)} tokens, log p ")
+
+
 def test_adapters_are_used(directory: Path, tmp_path: Path) -> None:
     """A head reads through its own, or through those that are named; afterwards all is as it was."""
     peft = pytest.importorskip("peft")
@@ -163,6 +201,10 @@ def test_adapters_are_used(directory: Path, tmp_path: Path) -> None:
         (["a"], {"temperature": -1}, "temperature=-1"),
         (["a"], {"max_new_tokens": 0}, "max_new_tokens=0"),
         (["a"], {"adapters": "nobody"}, "has no adapter 'nobody'"),
+        (["a"], {"beam": 0}, "beam=0"),
+        (["a"], {"beam": 2, "n_best": 3}, "from 1 to beam, 2"),
+        (["a"], {"beam": 2, "top_k": 3}, "top_k=3 has no effect with beam=2"),
+        (["a"], {"n_best": 3}, "n_best=3 has no effect without beam search"),
     ],
 )
 def test_refusals_are_one_sentence(model: Model, prompts: object, options: dict[str, object], words: str) -> None:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 __all__ = [
-    "Average", "Fuse", "Model", "RequestError", "Run", "Stack", "Study", "WorkError", "load", "probe_bias",
-    "probe_knowledge", "results", "run",
+    "Average", "Fuse", "Model", "RequestError", "Run", "Stack", "Study", "Translator", "WorkError", "load",
+    "probe_bias", "probe_knowledge", "results", "run",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from heedful.findings import Run, Study, results
     from heedful.models.composition import Average, Fuse, Stack
     from heedful.probing import probe_bias, probe_knowledge
+    from heedful.translating.translator import Translator
 
 
 def __dir__() -> list[str]:
@@ -38,6 +39,10 @@ def __getattr__(name: str) -> Any:
         from heedful import probing
 
         return getattr(probing, name)
+    if name == "Translator":
+        from heedful.translating import translator
+
+        return translator.Translator
     if name in {"RequestError", "WorkError"}:
         from heedful import errors
 

@@ -1,5 +1,6 @@
 """The public contract in Python: `heedful.load` and what it returns."""
 
+import contextlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from heedful.checkpoints.directory import Checkpoint, read_model, write_files, w
 from heedful.checkpoints.finding import find
 from heedful.checkpoints.heads import NewHead
 from heedful.checkpoints.tfidf import is_tfidf, read_tfidf, write_tfidf
-from heedful.decoding.settings import Limits, Sampling
+from heedful.checkpoints.translators import is_translator, read_translator
+from heedful.decoding.settings import Beam, Limits, Sampling, choose_method
 from heedful.errors import RequestError
 from heedful.evaluation.calibration import apply as probabilities
 from heedful.evaluation.tfidf import TfidfModel
@@ -33,6 +35,7 @@ from heedful.objectives.texts import Item, TextReader, make_pairs, make_texts
 from heedful.storage.directories import replace_directory
 from heedful.text.tokenizer import Text, Tokenizer, Tokens, why_no_texts
 from heedful.training.device import pick_device
+from heedful.translating.translator import Translator
 from heedful.tuning.fusion_use import text_weights
 
 Pooling = Literal["cls", "first", "mean", "max", "last"]
@@ -89,7 +92,8 @@ def load(
     device: str | torch.device = "cpu",
 ) -> "Predictor":
     """A model from a directory, a name that `heedful models` lists, or a hub id (looked for in this order). The TF-IDF
-    model of a study is a `WordModel`, which can predict and nothing else; all others are a `Model`.
+    model of a study is a `WordModel`, which can predict and nothing else; a model that goes from a source to a target
+    is a `Translator`; all others are a `Model`.
 
     Every stored tensor must have a home in the model and every part of the model a tensor. Two exceptions can be asked
     for: `new_head` (with `labels` for a classifier) puts a fresh head, drawn from `seed`, in the place of those stored,
@@ -102,6 +106,10 @@ def load(
     if new_head is None and (labels or head is not None):
         raise RequestError("labels and head belong to a new_head; leave them out, or say which new_head it is.")
     directory = find(source, revision)
+    if is_translator(directory):
+        if new_head is not None or keep_heads or body_only or family is not None:
+            raise RequestError(f"{source}: is a translator, which has no heads; leave new_head and body_only out.")
+        return _translator(directory, source, place)
     if is_tfidf(directory):
         if new_head is not None or keep_heads or body_only or family is not None:
             raise RequestError(f"{source}: is a TF-IDF model, which has no transformer; it can only predict.")
@@ -113,6 +121,13 @@ def load(
     checkpoint.transformer.to(place)
     checkpoint.source = Path(source).name if Path(source).exists() else str(source)
     return Model(checkpoint, str(source))
+
+
+def _translator(directory: Path, source: str | Path, place: torch.device) -> Translator:
+    read = read_translator(directory)
+    read.model.to(place)
+    read.source = Path(source).name if Path(source).exists() else str(source)
+    return Translator(read, str(source))
 
 
 class Model:
@@ -176,7 +191,8 @@ class Model:
     def activate(self, adapters: Composition | None) -> None:
         """Use these adapters from now on, and no others: a name, a composition or one that is written, such as
         "stack(a, fuse(b, c))"; None: none."""
-        activate(self.transformer, _composed(adapters))
+        with self._naming_merged():
+            activate(self.transformer, _composed(adapters))
 
     def load_adapter(
         self, source: str | Path, name: str | None = None, head: str | bool = True, revision: str | None = None
@@ -187,7 +203,8 @@ class Model:
         Its head, if it has one, is added under the adapter's name, or under another (`head`); False leaves it away.
         """
         checkpoint = self.checkpoint
-        added, sources = add_stored(self.transformer, checkpoint.family, source, name, head, revision)
+        with self._naming_merged():
+            added, sources = add_stored(self.transformer, checkpoint.family, source, name, head, revision)
         checkpoint.sources |= sources
         return added
 
@@ -195,7 +212,8 @@ class Model:
         """Write one adapter, or a fusion named as in "fuse(a, b)", as a small directory that AdapterHub or PEFT reads,
         with the head that reads through it (`head`: which, if there are several; False: none)."""
         target = Path(directory).expanduser()
-        files = stored_files(self.checkpoint, _composed(name), head)
+        with self._naming_merged():
+            files = stored_files(self.checkpoint, _composed(name), head)
         replace_directory(target, lambda into: write_files(files, into), ADAPTER_FILES)
 
     def merge(self) -> None:
@@ -208,6 +226,17 @@ class Model:
         gone = tuple(f"adapters.{name}." for name in self._merged.adapters)
         sources = self.checkpoint.sources
         self._merged_sources = {name: sources.pop(name) for name in list(sources) if name.startswith(gone)}
+
+    @contextlib.contextmanager
+    def _naming_merged(self) -> Iterator[None]:
+        """Adapters that were merged are no longer there, which is why others may be refused."""
+        try:
+            yield
+        except RequestError as error:
+            if self._merged is None:
+                raise
+            merged = ", ".join(self._merged.adapters)
+            raise RequestError(f"{error} ({merged}: merged into the weights now; unmerge() undoes that.)") from None
 
     def unmerge(self) -> None:
         if self._merged is None:
@@ -337,6 +366,9 @@ class Model:
         batch_size: int = 16,
         adapters: Composition | None = None,
         on_text: OnText | None = None,
+        beam: int | None = None,
+        n_best: int = Beam.n_best,
+        length_penalty: float = Beam.length_penalty,
     ) -> Generated:
         """Go on with each prompt, drawing from the next token's distribution: divided by `temperature`, of that the
         `top_k` likeliest tokens, of those the nucleus of probability `top_p`. `temperature` 0 takes the likeliest.
@@ -346,11 +378,15 @@ class Model:
         when it is as long as the model can read. The prompt "" is the beginning of a text, where the model has a token
         for it. `adapters`: others than those through which the head reads. `on_text` is called with a row and each
         piece of its text as soon as it is there.
+
+        `beam` draws nothing: beam search follows so many texts of each prompt and takes that with the best score, the
+        sum of log-probabilities divided by (number of tokens)^`length_penalty`; `n_best` asks for more than one, which
+        come as `Generated.n_best`.
         """
-        sampling = Sampling(temperature, top_k, top_p, seed)
+        method = choose_method(Sampling(temperature, top_k, top_p, seed), beam, n_best, length_penalty)
         writer = Writer(self)
         limits = writer.limits(max_new_tokens, min_new_tokens, stop)
-        return writer.write(writer.encode(prompts), sampling, limits, batch_size, _composed(adapters), on_text)
+        return writer.write(writer.encode(prompts), method, limits, batch_size, _composed(adapters), on_text)
 
     def _classifier(self, head: str | None) -> str:
         shapes = self.transformer.head_shapes
@@ -448,7 +484,7 @@ class WordModel:
         return f"<heedful model {self.source}: TF-IDF, {len(self.tfidf.features.idf):,} words and pairs of words>"
 
 
-Predictor = Model | WordModel
+Predictor = Model | WordModel | Translator
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
 """What `Model.generate` and `heedful generate` do: prompts as texts in, texts out."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from heedful.checkpoints.dialect import SLOTS
+from heedful.decoding.beam import beam_search
+from heedful.decoding.finished import Hypothesis
 from heedful.decoding.generate import Continuation, Reason, generate
-from heedful.decoding.settings import Limits, Sampling
+from heedful.decoding.settings import Beam, Limits, Sampling
 from heedful.errors import RequestError
 from heedful.models.adapters import head_through
 from heedful.models.composition import Composition
@@ -24,9 +26,21 @@ OnText = Callable[[int, str], None]
 _SHOWN = 40  # characters of a prompt
 
 
+@dataclass(frozen=True)
+class RankedText:
+    """One of the best texts that beam search found for a prompt; the fields are as in `Generated`."""
+
+    text: str
+    tokens: list[int]
+    log_probabilities: npt.NDArray[np.float64]
+    score: float
+    """The sum of these by the number of tokens to the power of the length penalty: by it texts are ranked."""
+    reason: Reason
+
+
 @dataclass(frozen=True, repr=False)
 class Generated:
-    """One entry for each prompt, in their order."""
+    """One entry for each prompt, in their order; with beam search, of its best text."""
 
     prompts: list[str]
     texts: list[str]
@@ -37,6 +51,8 @@ class Generated:
     """Of each of these tokens under the model as it is, whatever the temperature."""
     reasons: list[Reason]
     """Why each ended: "stop" (a stop token), "max_new_tokens", or "max_length" (the model reads no longer text)."""
+    n_best: list[list[RankedText]] = field(default_factory=list)
+    """With beam search: of each prompt as many texts as were asked for, best first. Without it there are none."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -44,11 +60,18 @@ class Generated:
     def __repr__(self) -> str:
         lines = [f"<{len(self)} generated {'text' if len(self) == 1 else 'texts'}>"]
         columns = self.prompts, self.texts, self.log_probabilities, self.reasons
-        for prompt, text, log_p, reason in zip(*columns, strict=True):
+        for row, (prompt, text, log_p, reason) in enumerate(zip(*columns, strict=True)):
             start = prompt if len(prompt) <= _SHOWN else f"…{prompt[-_SHOWN:]}"
-            count = f"{len(log_p)} {'token' if len(log_p) == 1 else 'tokens'}"
-            lines.append(f"{start!r} → {text!r} ({count}, log p {log_p.sum():.2f}, {reason})")
+            lines.append(f"{start!r} → {_described(text, log_p, reason)}")
+            further = self.n_best[row][1:] if self.n_best else []
+            for rank, other in enumerate(further, 2):
+                lines.append(f"  {rank}. {_described(other.text, other.log_probabilities, other.reason)}")
         return "\n".join(lines)
+
+
+def _described(text: str, log_p: npt.NDArray[np.float64], reason: Reason) -> str:
+    count = f"{len(log_p)} {'token' if len(log_p) == 1 else 'tokens'}"
+    return f"{text!r} ({count}, log p {log_p.sum():.2f}, {reason})"
 
 
 class Prompt(NamedTuple):
@@ -123,7 +146,7 @@ class Writer:
     def write(
         self,
         prompts: Sequence[Prompt],
-        sampling: Sampling,
+        method: Sampling | Beam,
         limits: Limits,
         batch_size: int = 16,
         adapters: Composition | None = None,
@@ -131,33 +154,52 @@ class Writer:
         first_row: int = 0,
     ) -> Generated:
         """Prompts of about the same length together; how they fall into batches does not change the texts.
-        `first_row`: the number of the first prompt, where they are given in several calls."""
+        `first_row`: the number of the first prompt, where they are given in several calls. Beam search tells a text
+        when it is whole."""
         if not isinstance(batch_size, int) or batch_size < 1:
             raise RequestError(f"batch_size={batch_size!r} is not a whole number from 1.")
         order = sorted(range(len(prompts)), key=lambda row: -len(prompts[row].ids))
         device = self.transformer.body.embeddings.token.weight.device
-        written: dict[int, Continuation] = {}
+        drawn: dict[int, Continuation] = {}
+        found: dict[int, list[Hypothesis]] = {}
         with evaluating(self.transformer), head_through(self.transformer, self.head, adapters):
             read = NextToken(self.transformer, self.head)
             for at in range(0, len(order), batch_size):
                 rows = order[at : at + batch_size]
                 ids = [prompts[row].ids for row in rows]
+                if isinstance(method, Beam):
+                    found |= zip(rows, beam_search(read, ids, method, limits, device=device), strict=True)
+                    if on_text is not None:
+                        self._tell(prompts, found, rows, on_text)
+                    continue
                 numbers = [first_row + row for row in rows]
                 teller = None if on_text is None else _Teller(self.tokenizer, rows, ids, limits.stop, on_text)
                 on_token = None if teller is None else teller.add
-                written |= zip(rows, generate(read, ids, sampling, limits, numbers, on_token, device), strict=True)
+                drawn |= zip(rows, generate(read, ids, method, limits, numbers, on_token, device), strict=True)
                 if teller is not None:
                     teller.finish()
-        results = [written[row] for row in range(len(prompts))]
+        best = [found[row][0] if row in found else drawn[row] for row in range(len(prompts))]
         return Generated(
             [prompt.text for prompt in prompts],
-            [self._text(prompt, result) for prompt, result in zip(prompts, results, strict=True)],
-            [result.ids for result in results],
-            [np.array(result.log_probabilities) for result in results],
-            [result.reason for result in results],
+            [self._text(prompt, result) for prompt, result in zip(prompts, best, strict=True)],
+            [result.ids for result in best],
+            [np.array(result.log_probabilities) for result in best],
+            [result.reason for result in best],
+            [[self._ranked(prompts[row], one) for one in found[row]] for row in sorted(found)],
         )
 
-    def _text(self, prompt: Prompt, result: Continuation) -> str:
+    def _tell(
+        self, prompts: Sequence[Prompt], found: dict[int, list[Hypothesis]], rows: Sequence[int], on_text: OnText
+    ) -> None:
+        for row in rows:
+            if text := self._text(prompts[row], found[row][0]):
+                on_text(row, text)
+
+    def _ranked(self, prompt: Prompt, found: Hypothesis) -> RankedText:
+        text, log_p = self._text(prompt, found), np.array(found.log_probabilities)
+        return RankedText(text, found.ids, log_p, found.score, found.reason)
+
+    def _text(self, prompt: Prompt, result: Continuation | Hypothesis) -> str:
         return continuation(self.tokenizer, prompt.ids, result.ids[:-1] if result.reason == "stop" else result.ids)
 
 

@@ -191,6 +191,9 @@ def test_only_low_rank_changes_can_be_merged() -> None:
     activate(transformer, Stack("low", "a"))
     with pytest.raises(RequestError, match="'a' is a bottleneck, which cannot be a part of the weights"):
         merge(transformer)
+    activate(transformer, "low")
+    with pytest.raises(RequestError, match="the adapter 'a' would then read another body; load the model with this"):
+        merge(transformer)
 
 
 def test_they_are_part_of_the_package() -> None:

@@ -205,6 +205,22 @@ def test_merged_it_opens_whole_in_hugging_face(world: dict[str, Any]) -> None:
     assert np.abs(said.probabilities - np.array([[float(x) for x in line[2:]] for line in lines])).max() < 1e-5
 
 
+def test_what_is_merged_is_named_where_it_is_missed(world: dict[str, Any], tmp_path: Path) -> None:
+    model = heedful.load(train(world, "lora") / "model")
+    (name,) = model.adapters
+    model.save_adapter(tmp_path / "saved", name)
+    model.merge()
+    for attempt in (
+        lambda: model.activate(name),
+        lambda: model.save_adapter(tmp_path / "again", name),
+        lambda: model.load_adapter(tmp_path / "saved", name="other"),
+    ):
+        with pytest.raises(RequestError, match=rf"\({name}: merged into the weights now; unmerge\(\) undoes that"):
+            attempt()
+    model.unmerge()
+    model.activate(name)
+
+
 def test_with_an_adapter_hugging_face_is_told_that_the_head_is_missing(world: dict[str, Any]) -> None:
     from transformers import AutoModelForSequenceClassification
 

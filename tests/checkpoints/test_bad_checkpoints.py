@@ -225,20 +225,20 @@ def loads_or_is_refused(good: dict[str, Path], scratch: Path, draw: tuple[str, s
     return True
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=seeds)
 def test_random_damage(draw: tuple[str, str, int], good: dict[str, Path], tmp_path: Path) -> None:
     loads_or_is_refused(good, tmp_path / "fuzzed", draw)
 
 
 @pytest.mark.full
-@settings(max_examples=6000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6000, suppress_health_check=list(HealthCheck))
 @given(draw=seeds)
 def test_much_random_damage(draw: tuple[str, str, int], good: dict[str, Path], tmp_path: Path) -> None:
     loads_or_is_refused(good, tmp_path / "fuzzed", draw)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.tuples(st.just("two heads"), st.sampled_from([CONFIG, HEADS_FILE]), st.integers(0, 2**32)))
 def test_random_damage_to_our_own_files(draw: tuple[str, str, int], good: dict[str, Path], tmp_path: Path) -> None:
     loads_or_is_refused(good, tmp_path / "fuzzed", draw)

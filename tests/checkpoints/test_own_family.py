@@ -60,7 +60,7 @@ def answers(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("attention", ATTENTION_KINDS)
-@pytest.mark.parametrize("position_kind", ["learned", "sinusoidal", "none"])
+@pytest.mark.parametrize("position_kind", ["learned", "sinusoidal", "sinusoidal-halves", "none"])
 def test_round_trip_of_every_kind_and_head(body: str, attention: str, position_kind: Any, tmp_path: Path) -> None:
     first = make(replace(BODIES[body], attention=attention, position_kind=position_kind))
     write_model(tmp_path / "a", first)
@@ -86,7 +86,8 @@ def shapes(draw: st.DrawFn) -> Shape:
         vocabulary=draw(st.integers(5, 20)), width=2 * heads * draw(st.integers(1, 3)), layers=draw(st.integers(1, 3)),
         heads=heads, inner=draw(st.integers(1, 9)), positions=draw(st.integers(6, 12)),
         segments=draw(st.integers(0, 3)), causal=draw(st.booleans()), norm=draw(st.sampled_from(["pre", "post"])),
-        embedding_norm=draw(st.booleans()), position_kind=draw(st.sampled_from(["learned", "sinusoidal", "none"])),
+        embedding_norm=draw(st.booleans()), embedding_scale=draw(st.booleans()),
+        position_kind=draw(st.sampled_from(["learned", "sinusoidal", "sinusoidal-halves", "none"])),
         positions_from=draw(st.sampled_from(["zero"] if pad is None else ["zero", "pad"])),
         attention=draw(st.sampled_from(list(ATTENTION_KINDS))), memory_width=draw(st.sampled_from([None, 3])),
         activation=draw(st.sampled_from(list(ACTIVATIONS))), norm_eps=draw(st.sampled_from([1e-12, 1e-5])),
@@ -97,7 +98,7 @@ def shapes(draw: st.DrawFn) -> Shape:
     )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(shapes())
 def test_every_shape_can_be_said(tmp_path_factory: pytest.TempPathFactory, shape: Shape) -> None:
     assert not FAMILY.cannot_say(shape)

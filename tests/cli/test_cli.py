@@ -13,6 +13,7 @@ import torch
 import peers
 from heedful.cli.inspect import wrap_dotted
 from heedful.models.shape import NAMED_SHAPES
+from in_process import answer
 
 
 def heedful(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -89,13 +90,22 @@ def test_inspect_a_shape() -> None:
         (["doctor", "--sanity", "x"], 2, "--sanity needs"),
     ],
 )
-def test_refusals_are_one_sentence(arguments: list[str], code: int, words: str, tmp_path: Path) -> None:
-    done = heedful(*arguments, HF_HOME=str(tmp_path), HEEDFUL_CACHE=str(tmp_path), HEEDFUL_DATA="")
-    assert done.returncode == code
-    assert done.stdout == ""
-    assert done.stderr.startswith("heedful: ")
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_refusals_are_one_sentence(
+    arguments: list[str],
+    code: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in (("HF_HOME", str(tmp_path)), ("HEEDFUL_CACHE", str(tmp_path)), ("HEEDFUL_DATA", "")):
+        monkeypatch.setenv(name, value)
+    exit_code, printed, said = answer(arguments, tmp_path, monkeypatch, capfd)
+    assert exit_code == code
+    assert printed == ""
+    assert said.startswith("heedful: ")
+    assert words in said
+    assert said.count("\n") == 1
 
 
 def test_models_lists_names_and_how_to_get_them(tmp_path: Path) -> None:
@@ -153,11 +163,13 @@ def test_dotted_names_break_after_dots() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["inspect", "a", "b"], ["models", "get"], ["doctor", "--loud"]])
-def test_a_mistyped_command_is_one_sentence_too(arguments: list[str]) -> None:
-    done = heedful(*arguments)
-    assert done.returncode == 2
-    assert done.stderr.startswith("heedful: ")
-    assert done.stderr.count("\n") == 1
+def test_a_mistyped_command_is_one_sentence_too(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, _, said = answer(arguments, tmp_path, monkeypatch, capfd)
+    assert code == 2
+    assert said.startswith("heedful: ")
+    assert said.count("\n") == 1
 
 
 def test_output_that_goes_nowhere(directory: Path) -> None:

@@ -82,6 +82,28 @@ def test_as_json(directory: Path, generated: Any, monkeypatch: pytest.MonkeyPatc
         assert t["log_probabilities"] == pytest.approx(log_p.tolist(), abs=1e-5)
 
 
+def test_beam_search(directory: Path, generated: Any, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    assert run(monkeypatch, directory, "the man", "--max-new-tokens", 8, "--beam", 3) == 0
+    assert capsys.readouterr().out == f"the man{generated(['the man'], 8, beam=3).texts[0]}\n"
+    options = ("--max-new-tokens", 8, "--beam", 3, "--n-best", 2, "--length-penalty", 0.4)
+    prompts = ["the man", "he"]
+    written = generated(prompts, 8, beam=3, n_best=2, length_penalty=0.4)
+    assert run(monkeypatch, directory, *prompts, *options, "--json") == 0
+    facts = iter(json.loads(capsys.readouterr().out)["texts"])
+    assert run(monkeypatch, directory, *prompts, *options) == 0
+    printed = ""
+    for row, prompt in enumerate(prompts):
+        for rank, one in enumerate(written.n_best[row], 1):
+            told = next(facts)
+            assert (told["prompt"], told["rank"], told["text"], told["tokens"]) == (prompt, rank, one.text, one.tokens)
+            assert told["score"] == pytest.approx(one.score, abs=1e-5)
+            assert "seed" not in told
+            printed += f"[{row + 1}, rank {rank}, score {told['score']}] ended: {one.reason}\n{prompt}{one.text}\n\n"
+    assert capsys.readouterr().out == printed
+    assert run(monkeypatch, directory, "he", *options) == 0  # several texts of one prompt
+    assert capsys.readouterr().out.count("[1, rank ") == 2
+
+
 def test_without_a_prompt_a_text_begins(
     directory: Path, generated: Any, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
@@ -182,6 +204,10 @@ def test_a_terminal_is_given_no_commands() -> None:
         (["the", "--seeds", "2", "--temperature", "0"], "all texts would be equal"),
         (["the", "--temperature", "0", "--top-k", "3"], "top_k=3 has no effect"),
         (["the", "--top-p", "1.5"], "top_p=1.5"),
+        (["the", "--beam", "3", "--top-p", "0.5"], "top_p=0.5 has no effect with beam=3"),
+        (["the", "--beam", "3", "--seeds", "2"], "--seeds: with --beam nothing is drawn"),
+        (["the", "--beam", "2", "--n-best", "3"], "n_best=3 is not a whole number from 1 to beam, 2"),
+        (["the", "--length-penalty", "0"], "length_penalty=0.0 has no effect without beam search"),
         (["the", "--min-new-tokens", "60"], "from 0 to max_new_tokens, 50"),
         (["the", "--stop", "two words"], "'two words' is not one token"),
         (["the", "--file", "x.txt"], "not from both"),

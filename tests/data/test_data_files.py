@@ -24,7 +24,7 @@ def check(path: Path, rows: list[tuple[str, str, str]]) -> None:
     assert found == [(i, a, b, c.strip()) for i, (a, b, c) in enumerate(rows, 1)]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     tables,
     st.sampled_from(",;\t"),
@@ -46,7 +46,7 @@ def test_csv_as_a_writer_writes_it(rows: list[tuple[str, str, str]], separator: 
             check(path, rows)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(tables)
 def test_tsv_without_quoting(rows: list[tuple[str, str, str]]) -> None:
     """One bare quotation mark in the file, and all are letters; this is how GLUE writes."""
@@ -60,7 +60,7 @@ def test_tsv_without_quoting(rows: list[tuple[str, str, str]]) -> None:
         check(path, plain)  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(tables, st.booleans())
 def test_json_lines(rows: list[tuple[str, str, str]], ascii_only: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

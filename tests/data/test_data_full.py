@@ -12,9 +12,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from heedful.data.aligned.loading import load_pairs
+from heedful.data.aligned.named import NAMED as PAIRS
 from heedful.data.checks import check_splits
 from heedful.data.examples import Dataset, load_dataset
 from heedful.data.named import NAMED
+from heedful.data.pig_latin import translate
 
 pytestmark = pytest.mark.full
 real = pytest.mark.skipif(not os.environ.get("HEEDFUL_DATA"), reason="needs HEEDFUL_DATA")
@@ -128,3 +131,34 @@ def write_million(folder: Path, form: str) -> tuple[Path, int]:
             writer.writerow(["text", "id"])
             writer.writerows((text, i) for i, text in enumerate(texts))
     return path, sum(map(len, texts))
+
+
+@real
+@pytest.mark.parametrize(
+    ("name", "recurring"), [("multi30k-en-de", {"dev": 1}), ("en-my", {"dev": 242, "test": 252}), ("pig-latin", {})]
+)
+def test_real_translations(name: str, recurring: dict[str, int]) -> None:
+    data = load_pairs(name=name)
+    assert {split: len(pairs) for split, pairs in data.splits.items()} == PAIRS[name].sizes
+    assert {split: len(rows) for split, rows in data.recurring.items()} == recurring
+    assert not data.notes
+    states = {check["name"]: check["state"] for check in data.checks}
+    assert states["alignment"] == states["rows"] == "pass"
+
+
+@real
+def test_the_lines_of_en_my_that_recur() -> None:
+    """143 different ones; 140 if spaces at the ends of lines count."""
+    data = load_pairs(name="en-my")
+    test = data.splits["test"]
+    known = set(data.recurring["test"])
+    assert len({source for row, source in zip(test.rows, test.sources, strict=True) if row in known}) == 143
+    assert len(data.without_recurring("test")) == 666
+
+
+@real
+def test_pig_latin_as_published() -> None:
+    splits = load_pairs(name="pig-latin").splits.values()
+    pairs = {source: target for some in splits for source, target in zip(some.sources, some.targets, strict=True)}
+    assert len(pairs) == 6387
+    assert {source for source, target in pairs.items() if translate(source) != target} == {"md", "mp"}

@@ -155,7 +155,8 @@ class Hub:
         self.asked.append((repository, revision))
         path = self.path(repository, name)
         if not path.exists():
-            raise errors.LocalEntryNotFoundError("not here, and no network")
+            there = (self.root / repository).exists()
+            raise errors.EntryNotFoundError("404") if there else errors.LocalEntryNotFoundError("no network")
         return str(path)
 
     def cache(self, repository: str, name: str, *, repo_type: str, revision: str) -> str | None:

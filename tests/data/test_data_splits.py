@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.data.examples import load_dataset
@@ -24,7 +24,6 @@ def make(labels: list[str], texts: list[str] | None = None) -> Examples:
 some_labels = st.lists(st.sampled_from("aabbbbbc"), min_size=4, max_size=120)
 
 
-@settings(deadline=None)
 @given(some_labels, st.floats(0.05, 0.6), st.integers(0, 5))
 def test_every_class_gives_its_share(labels: list[str], share: float, seed: int) -> None:
     stay, go = carve(make(labels), share, seed)
@@ -41,7 +40,6 @@ def test_every_class_gives_its_share(labels: list[str], share: float, seed: int)
         assert len(go) == wanted
 
 
-@settings(deadline=None)
 @given(some_labels, st.integers(0, 3), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(labels: list[str], seed: int, random: Random) -> None:
     examples = make(labels)
@@ -52,7 +50,6 @@ def test_the_order_of_rows_does_not_matter(labels: list[str], seed: int, random:
     assert first == {shuffled.texts[i] for i in carve(shuffled, 0.3, seed)[1]}
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([f"t{i}" for i in range(12)])), min_size=8, max_size=60)
 )

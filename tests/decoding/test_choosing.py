@@ -94,7 +94,7 @@ def test_neighbouring_draws_are_independent() -> None:
     assert (first == drawn(0, 0, 0)).all()
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     scores=st.lists(st.floats(-30, 30), min_size=1, max_size=40),
     temperature=st.sampled_from([1e-300, 1e-3, 0.5, 1.0, 4.0, 1e6]),

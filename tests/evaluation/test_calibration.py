@@ -35,7 +35,7 @@ def test_calibration_error_falls() -> None:
     assert found["after"]["log_loss"] < found["before"]["log_loss"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.integers(2, 5), st.floats(0.01, 100))
 def test_the_fit_is_the_least_of_a_fine_grid(seed: int, n: int, c: int, scale: float) -> None:
     rng = np.random.default_rng(seed)

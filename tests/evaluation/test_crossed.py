@@ -94,7 +94,7 @@ def test_few_seeds_take_the_spread_of_all_settings_if_it_is_larger() -> None:
     assert pooled([alone, right(1, 300)]) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.integers(1, 4), st.integers(2, 12), st.integers(0, 10_000), st.sampled_from([0.0, 0.02, 0.5, 0.98, 1.0]),
     st.sampled_from([0.9, 0.95, 0.999]),

@@ -141,7 +141,7 @@ def test_the_variance_is_without_bias() -> None:
     assert (values.var(axis=1, ddof=1) / n).mean() < 0.1 * true
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 10_000), st.floats(-5, 5), st.floats(0.01, 100))
 def test_order_names_and_scale_change_nothing(seed: int, shift: float, scale: float) -> None:
     random = np.random.default_rng(seed)

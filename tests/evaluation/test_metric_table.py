@@ -44,7 +44,7 @@ def numbers(draw: Any) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:
     return number_columns(gold, predicted), score_numbers(gold, predicted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(classes() | numbers())
 def test_the_mean_of_the_statistics_gives_the_score(case: tuple[Mapping[str, np.ndarray], dict[str, Any]]) -> None:
     columns, scores = case
@@ -76,7 +76,7 @@ def left_out(metric: Metric, columns: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.array(found)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(classes() | numbers())
 def test_pseudo_values_are_those_of_leaving_out(case: tuple[Mapping[str, np.ndarray], dict[str, Any]]) -> None:
     columns, scores = case

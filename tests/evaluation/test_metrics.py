@@ -26,7 +26,7 @@ def classified(draw):
     return gold.tolist(), p
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(classified())
 def test_classes_equal_the_peer(case) -> None:
     gold, p = case
@@ -56,7 +56,7 @@ def test_classes_equal_the_peer(case) -> None:
     assert json.loads(json.dumps(ours, allow_nan=False)) == ours
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(classified())
 def test_calibration_error_is_its_definition(case) -> None:
     """Guo et al.'s sum, one example at a time."""
@@ -72,7 +72,7 @@ def test_calibration_error_is_its_definition(case) -> None:
 numbers = st.floats(-1e6, 1e6).map(lambda v: round(v, 3))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=40))
 def test_numbers_equal_the_peer(pairs) -> None:
     gold, predicted = map(list, zip(*pairs, strict=True))

@@ -23,7 +23,7 @@ def draw(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(numbers, numbers)
 def test_violation_ratio_by_numerical_integration(a: list[float], b: list[float]) -> None:
     def quantile(values: list[float], t: float) -> float:
@@ -58,7 +58,7 @@ def test_almost_stochastic_order_of_normals() -> None:
         almost_stochastic_order([1.0], [0.5, 0.6])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(0.0001, 1), min_size=1, max_size=6))
 def test_holm_is_closed_testing(ps: list[float]) -> None:
     """A hypothesis may be rejected if every set of hypotheses with it is, by Bonferroni: all sets, enumerated."""
@@ -67,7 +67,7 @@ def test_holm_is_closed_testing(ps: list[float]) -> None:
         assert adjusted == pytest.approx(max(min(1, len(s) * min(ps[j] for j in s)) for s in sets if i in s))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(numbers, numbers)
 def test_superiority_is_mann_whitneys_u(a: list[float], b: list[float]) -> None:
     found = effect_size(a, b)
@@ -84,7 +84,7 @@ def test_hedges_g_by_its_definition() -> None:
     assert effect_size([1.0, 1.0], [1.0, 1.0]).g == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 5), st.integers(1, 12), st.integers(0, 1000))
 def test_stability_by_counting(seeds: int, examples: int, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -87,7 +87,7 @@ def test_packed_texts_see_their_own_memory(wiring: str) -> None:
     assert_close(gradients(model, losses[0]), gradients(model, losses[1]))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=20), st.integers(12, 30), st.integers(0, 2))
 def test_packing_loses_nothing(lengths: list[int], room: int, first: int) -> None:
     texts = [[100 * i + p for p in range(n)] for i, n in enumerate(lengths, 1)]

@@ -132,7 +132,7 @@ def test_packed_blocks_attend_as_if_alone() -> None:
     assert torch.allclose(y[:, 3:5], layer(b)[0], atol=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
 def test_rotary_products_see_only_the_distance(m: int, n: int, shift: int) -> None:
     q, k = draw(1, 1, 1, 8), draw(1, 1, 1, 8, seed=1)

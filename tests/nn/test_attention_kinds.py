@@ -191,7 +191,7 @@ def test_buckets_are_the_peers(both_ways: bool) -> None:
     assert ours.tolist() == [bucket_by_words(int(n), both_ways) for n in ahead]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(2, 40), st.integers(1, 500))
 def test_edges_rise_from_one_to_the_farthest(buckets: int, more: int) -> None:
     exact = buckets // 2

@@ -48,6 +48,7 @@ def test_activations() -> None:
         "leaky_relu": torch.where(x > 0, x, 0.01 * x),
         "relu": torch.where(x > 0, x, 0.0),
         "silu": x / (1 + torch.exp(-x)),
+        "swish": x / (1 + torch.exp(-x)),
         "tanh": (x.exp() - (-x).exp()) / (x.exp() + (-x).exp()),
     }
     assert set(expected) == set(ACTIVATIONS)

@@ -2,16 +2,20 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import heedful
 from heedful.data.questions import read_questions
 from heedful.decoding.generate import Continuation
 from heedful.errors import RequestError
-from heedful.objectives.answer import Answer
+from heedful.objectives.answer import HEAD, Answer
+from heedful.objectives.asking import Answered, say_answers
+from heedful.objectives.recalling import Subjects
 from heedful.objectives.texts import Parts
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
@@ -118,7 +122,105 @@ def test_made_up_is_what_no_text_holds(tmp_path):
     assert [objective._is_known(said) for said in ("Rome", "painter", "Romania", "")] == [True, True, False, False]
 
 
-@pytest.mark.parametrize("options", [{}, {"data": {"corpus": None}}])
+def test_what_is_recalled_stands_before_the_answer(tmp_path):
+    """All of it is asked for; a question that names nobody is answered at once."""
+    people = Path(write_people(tmp_path / "data")["train"]).read_text()
+    (tmp_path / "more.tsv").write_text(people + "Who is that?\tnobody\n")
+    objective = answer_of(assembled(tmp_path, data={"train": str(tmp_path / "more.tsv")}, objective={"recall": True}))
+    decode, marker = objective.tokenizer.decode, objective.marker
+    row = objective.train_rows[0]
+    ends = [i for i, token in enumerate(row.ids_t) if token == marker]
+    assert len(ends) == 3
+    assert row.places_n[0] == ends[0]
+    assert decode(row.ids_t[: ends[0]]).strip() == "Where was Ada Ray born?"
+    line = (tmp_path / "data/text.txt").read_text().splitlines()[0]
+    assert decode(row.ids_t[ends[0] + 1 : ends[1]]).strip() == line
+    assert decode(row.ids_t[ends[1] + 1 :]).strip() == "Rome"
+    last = objective.train_rows[-1]
+    assert last.words_n[0] == marker
+    assert decode(last.words_n).strip() == "nobody"
+    [note] = objective.description()["notes"]
+    assert "14 of 15 training questions name the subject" in note
+    assert "0 such documents are cut" in note
+
+
+@pytest.mark.parametrize("longest", [13, 14, 20])
+def test_what_is_recalled_leaves_room_for_question_and_answer(tmp_path, longest):
+    """A step and a judgement of a model that babbles stay within its positions; a question without room is answered
+    at once."""
+    parts = assembled(tmp_path, objective={"recall": True, "answer_tokens": 1}, max_length=longest)
+    objective = answer_of(parts)
+    assert max(len(row.ids_t) for row in objective.train_rows) == longest
+    parts.tuning.transformer.body.embeddings.token.weight.data.mul_(3.0)
+    objective.judge(parts.tuning.reader, "dev")
+    said = objective.answers(parts.tuning.reader, "dev")
+    assert all(len(one.before) + len(one.answer.ids) <= parts.tuning.transformer.shape.longest for one in said)
+
+
+def test_only_a_model_that_recalls_is_waited_for(tmp_path):
+    """One whose first word is the marker has said nothing, and that is its answer."""
+    objective = answer_of(parts := assembled(tmp_path))
+    model = parts.tuning.transformer
+
+    class AlwaysMarker(torch.nn.Module):
+        def forward(self, x: torch.Tensor, table_vd: torch.Tensor) -> torch.Tensor:
+            scores = torch.zeros(*x.shape[:-1], len(table_vd))
+            scores[..., objective.marker] = 9.0
+            return scores
+
+    model.heads[HEAD] = AlwaysMarker()
+    prompts = [before.tolist() for before, _ in objective.asked["dev"][:2]]
+    for one, prompt in zip(say_answers(model, HEAD, prompts, objective.marker, 4, "cpu"), prompts, strict=True):
+        assert (one.answer.ids, one.before, one.recalled) == ([objective.marker], prompt, [])
+    model.head_shapes[HEAD] = replace(model.head_shapes[HEAD], recalls=True)
+    for one, prompt in zip(say_answers(model, HEAD, prompts, objective.marker, 4, "cpu"), prompts, strict=True):
+        assert (one.answer.ids, one.before, one.recalled) == ([objective.marker], [*prompt, objective.marker], [])
+
+
+def test_a_model_that_recalls_says_what_it_has_read_and_then_the_answer(tmp_path):
+    """And the probe asks in the same way."""
+    data = write_people(tmp_path / "all")
+    options: dict[str, Any] = {"objective": {"recall": True, "windows": False, "reading": 0.5}, "batch_size": 16}
+    options |= {"steps": 800, "mark_steps": 800, "checkpoint_seconds": 60, "lr": 6e-3}
+    recipe = recipe_in(tmp_path, data={"dev": data["train"]}, **options)
+    execute(recipe, 0, tmp_path / "run", command="test", quiet=True)
+    lines = [line.split("\t") for line in (tmp_path / "run/predictions/dev.tsv").read_text().splitlines()]
+    assert lines[0] == ["row", "answer", "confidence", "recalled"]
+    read = (tmp_path / "data/text.txt").read_text().splitlines()
+    assert [line[3] for line in lines[1:]] == read[:14]
+    assert [line[1] for line in lines[1:]] == [PLACES[i * 7 % 4] for i in range(14)]
+    metrics = json.loads((tmp_path / "run/metrics.json").read_text())["splits"]["dev"]
+    assert metrics["exact_match"] == 1.0
+    assert metrics["answer_loss"] < 0.1
+    [subject] = heedful.probe_knowledge(tmp_path / "run")["subjects"].values()
+    assert subject["exact_match"]["mean"] == 1.0
+
+
+def test_the_longest_subject_in_a_question_is_meant():
+    subjects = Subjects({"ada": 0, "ada ray": 1, "j. r. moss": 2}, words=3, repeated=0)
+    asked = {
+        "Where was Ada Ray born?": 1,
+        "Is it Ada?": 0,
+        "Where was J. R. Moss born?": 2,
+        "Where was Adam born?": None,
+    }
+    asked |= {"What is Ada Ray's home?": 1, "where was ada ray born": 1, "": None}
+    for question, document in asked.items():
+        assert subjects.find(question) == document
+
+
+def test_a_question_that_fills_the_row_leaves_nothing_to_recall(tmp_path):
+    with pytest.raises(RequestError, match="leaves no room for text between question and answer; raise it"):
+        assembled(tmp_path, objective={"recall": True}, max_length=11)
+
+
+def test_text_whose_subjects_nobody_asks_about_cannot_be_recalled(tmp_path):
+    (tmp_path / "other.txt").write_text("Rain. It rains in Oslo.\nSnow. It snows in Lima.\n" * 4)
+    with pytest.raises(RequestError, match="no training question names the first sentence of a document"):
+        assembled(tmp_path, data={"corpus": str(tmp_path / "other.txt")}, objective={"recall": True})
+
+
+@pytest.mark.parametrize("options", [{}, {"data": {"corpus": None}}, {"objective": {"recall": True}}])
 def test_killed_and_resumed_to_the_bit(tmp_path, options):
     recipe = recipe_in(tmp_path, **options)
     execute(recipe, SEED, tmp_path / "whole", command="test", quiet=True)
@@ -150,7 +252,8 @@ def test_an_answer_is_compared_as_the_model_can_spell_it(tmp_path):
     content = {**recipe.model_dump(exclude_none=True), "tokenizer": {"kind": "wordpiece", "size": 200}}
     lower, store = make_recipe(content), SharedStore(tmp_path / "shared")
     objective = answer_of(parts := assemble(lower, SEED, read_objective(lower, SEED, store), store))
-    said = [Continuation([*after.tolist()], [0.0]) for _, after in objective.asked["dev"]]
+    asked = objective.asked["dev"]
+    said = [Answered(Continuation([*after.tolist()], [0.0]), before.tolist(), []) for before, after in asked]
     objective.answers = lambda reader, name: said  # type: ignore[method-assign]
     metrics = objective.judge(parts.tuning.reader, "dev").metrics
     assert (metrics["exact_match"], metrics["made_up"]) == (1.0, 0.0)
@@ -162,6 +265,7 @@ def test_an_answer_is_compared_as_the_model_can_spell_it(tmp_path):
         ({"data": {"limit": 5}}, "data.limit means nothing"),
         ({"batch_tokens": 64}, "training.batch_tokens means nothing"),
         ({"batch_size": 1}, "training.batch_size = 1 has no room"),
+        ({"data": {"corpus": None}, "objective": {"recall": True}}, "objective.recall = true needs text"),
     ],
 )
 def test_keys_without_a_meaning_are_refused(tmp_path, changes, words):

@@ -76,7 +76,7 @@ CLEAR = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(CLEAR, min_size=1, max_size=8).map(" ".join))
 def test_swapping_twice_gives_the_original(text: str) -> None:
     made = swap(text)
@@ -90,7 +90,7 @@ def test_swapping_twice_gives_the_original(text: str) -> None:
     assert (len(back.of_men), len(back.of_women)) == (len(made.of_women), len(made.of_men))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(st.text(max_size=6), st.sampled_from(sorted(LISTED))), max_size=8).map(" ".join))
 def test_nothing_but_listed_words_changes(text: str) -> None:
     made = swap(text)

@@ -249,7 +249,7 @@ def test_missing_tables() -> None:
             "(several are compared by `heedful compare --methods`).",
         ),
         ({"data__options": {"a": [1]}}, "a whole number or it must be a number or it must be a text"),
-        ({"training__schedule": "cos"}, "choose 'linear', 'cosine', 'constant' or 'trapezoid'."),
+        ({"training__schedule": "cos"}, "choose 'linear', 'cosine', 'constant', 'trapezoid' or 'inverse-sqrt'."),
         ({"training__lr": 0}, "training.lr = 0 is not right: it must be above 0."),
         ({"tuning": {"method": "cosine"}, "model__pairs": "towers"}, "leave out model.pairs, model.head"),
         (
@@ -397,6 +397,7 @@ def test_tables_are_explained_key_by_key() -> None:
         "tokenizer.kind",
         "tokenizer.size",
         "tokenizer.prefix_space",
+        "tokenizer.joint",
     ]
     lines = heads(explain_key("tuning"))
     names = ", ".join(f'"{name}"' for name in plugins.names("tuning"))

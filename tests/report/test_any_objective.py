@@ -76,6 +76,7 @@ def test_a_run_of_any_objective(tmp_path: Path) -> None:
     assert "epoch" not in text.lower()
     for section in ("Confusions", "Calibration", "Errors"):
         assert f"## {section}" not in text
+    assert "TF-IDF" not in text  # nor among the words that are explained
     assert judged_set(read_run(folder)) == "test-2017"
 
 

@@ -1,5 +1,6 @@
 """A file is the old one or the new one, whatever happens to its writer."""
 
+import errno
 import json
 import os
 import signal
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from heedful.errors import WorkError
 from heedful.storage import whole
-from heedful.storage.whole import write_bytes, write_json, write_text
+from heedful.storage.whole import open_output, umask, write_bytes, write_json, write_text
 
 
 def test_what_is_written_is_there(tmp_path: Path) -> None:
@@ -86,3 +88,25 @@ def test_killed_while_it_writes(tmp_path: Path) -> None:
     assert young.exists()
     assert stranger.exists()
     assert whole._LEFTOVER >= 600
+
+
+def test_an_output_is_for_others_to_read_and_whole(tmp_path: Path) -> None:
+    """Written bit by bit, it appears at the end; what fails on the way leaves the old file and nothing beside it."""
+    path = tmp_path / "out.tsv"
+    with open_output(path) as file:
+        file.write("ä\r\n")
+        assert not path.exists()
+    assert path.read_bytes() == "ä\r\n".encode()
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask()
+
+    def fail(error: Exception) -> None:
+        with open_output(path) as file:
+            file.write("half")
+            raise error
+
+    with pytest.raises(WorkError, match=r"out\.tsv: could not be written \(No space left on device\)"):
+        fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    with pytest.raises(KeyError):
+        fail(KeyError())
+    assert path.read_bytes() == "ä\r\n".encode()
+    assert [p.name for p in tmp_path.iterdir()] == ["out.tsv"]

@@ -114,7 +114,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_stopped_driver_loses_nothing(
     number: int, recipes: dict[str, Recipe], reference: Path, tmp_path: Path
 ) -> None:

@@ -282,6 +282,7 @@ def test_limit_and_fraction_exclude_each_other() -> None:
         make_recipe({**SMALL, "data": {"name": "tickets", "limit": 5, "fraction": 0.5}})
 
 
+@pytest.mark.full
 def test_a_curve_from_beginning_to_report(tmp_path: Path) -> None:
     recipe = tiny_recipe(
         write_tiny(tmp_path / "model"),

@@ -48,7 +48,7 @@ def test_special_tokens_come_first_and_are_not_read_from_texts(tmp_path: Path) -
     assert (again.kind, again.unk_id, again.pad_id) == ("characters", 1, 0)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(texts, texts, st.lists(st.sampled_from(list(_ROLE)), unique=True), st.sampled_from(FAMILIES))
 def test_saved_and_read_again_is_exact(
     tmp_path_factory: pytest.TempPathFactory, text: str, other: str, more: list[str], family: str

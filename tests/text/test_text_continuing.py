@@ -60,7 +60,7 @@ def test_parts_of_characters_wait_for_the_rest(of_bytes: Tokenizer) -> None:
     assert cut == ["", "é", "", "", "東", "", "", "", "\ufffd"]  # no more comes: what is there is shown
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(ids=st.lists(st.integers(0, 262), max_size=25), prompt=st.text(max_size=5))
 def test_all_pieces_are_the_text(of_bytes: Tokenizer, ids: list[int], prompt: str) -> None:
     """Of any bytes, be they text or not; no piece ends inside a character that is still to be finished."""

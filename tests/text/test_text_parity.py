@@ -40,7 +40,7 @@ FORMS = {
     "gpt2": ("gpt2", "GPT2Tokenizer", gpt2_files()),
     "gpt2 with space": ("gpt2", "GPT2Tokenizer", gpt2_files(add_prefix_space=True)),
 }
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module", params=FORMS)

@@ -88,7 +88,8 @@ def test_their_keys_are_explained_and_misspellings_are_noticed(world: Path, heed
     assert "training.steps is missing" in finish(heedful_command("run", "endless.toml"), 2)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("kills", [1, 3])
 def test_run_kill_and_resume(kills: int, world: Path, heedful_command: Any) -> None:
     finish(heedful_command("run", "toy.toml", "--out", "whole", "--workers", "1"))
     draw, done = random.Random(4), 0
@@ -123,6 +124,7 @@ def _step(state: Path) -> int:
         return 0
 
 
+@pytest.mark.full
 def test_compare_statistics_report_results(world: Path, heedful_command: Any) -> None:
     settings = ["objective.kind=lines", "training.steps=40", "training.batch_size=8", "training.threads=1"]
     said = finish(
@@ -162,5 +164,5 @@ def test_a_search_leaves_the_test_set_alone_until_it_has_chosen(world: Path, hee
     runs = {path.parent.name: json.loads(path.read_text()) for path in (world / "search/runs").glob("*/metrics.json")}
     assert len(runs) == 3
     for name, metrics in runs.items():
-        assert ("test" in metrics["splits"]) == ("chosen" in name), name
-        assert (world / f"search/runs/{name}/predictions/test.tsv").exists() == ("chosen" in name)
+        assert ("test" in metrics["splits"]) == ("final" in name), name
+        assert (world / f"search/runs/{name}/predictions/test.tsv").exists() == ("final" in name)

@@ -299,7 +299,7 @@ def test_company_does_not_change_the_score_of_a_pair(make: Maker) -> None:
     assert float((together - alone).abs().max()) < 1e-10
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(1, 9), st.integers(2, 5), st.floats(0, 0.9), st.booleans(), st.integers(0, 1000),
 )  # fmt: skip

@@ -50,6 +50,35 @@ def always() -> dict[str, Any]:
 # The learning rate
 
 
+@given(st.integers(1, 300), st.integers(1, 400))
+def test_the_square_root_of_the_steps_as_in_the_paper(warmup_steps: int, steps: int) -> None:
+    """lr = d^−½ · min(step^−½, step · warmup_steps^−3⁄2), whose highest value is (d · warmup_steps)^−½."""
+    found = [lr_factor(step, steps, 0.1, "inverse-sqrt", highest=warmup_steps) for step in range(steps)]
+    papers = [min(step**-0.5, step * warmup_steps**-1.5) * warmup_steps**0.5 for step in range(1, steps + 1)]
+    assert found == pytest.approx(papers, rel=1e-12)
+    assert lr_factor_by_tokens(0.4, 0.41, 0.1, "inverse-sqrt") == pytest.approx(0.5)
+    assert lr_factor_by_tokens(0.1, 0.11, 0.1, "inverse-sqrt") == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"warmup_steps": 10, "warmup": 0.2}, "both say how long the learning rate rises"),
+        ({"warmup_steps": 10, "tokens": 1000}, "use training.warmup"),
+        ({"schedule": "inverse-sqrt", "warmup": 0.0}, "falls from where the warm-up ends"),
+    ],
+)
+def test_warm_ups_that_contradict_themselves(keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        recipe_of(training=keys)
+
+
+def test_warm_up_by_steps(make: Callable[..., Small]) -> None:
+    one = make(schedule="inverse-sqrt", warmup_steps=4, lr=0.1)
+    schedule = make_schedule(one.recipe.training, one.objective)
+    assert [schedule.lr(step) for step in (0, 3, 15)] == pytest.approx([0.025, 0.1, 0.05])
+
+
 @given(st.integers(1, 400), st.floats(0, 0.5), st.floats(0.01, 0.5))
 def test_a_trapezoid(steps: int, warmup: float, cooldown: float) -> None:
     rising, falling = int(warmup * steps), int(cooldown * steps)

@@ -229,7 +229,7 @@ def test_a_stream_has_steps_and_no_epochs(
     assert capsys.readouterr().err == "run: mark 2, step 10 of 12: loss 0.2500, dev accuracy 0.5\n"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=6),
     st.none() | st.integers(1, 40),

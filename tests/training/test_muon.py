@@ -90,7 +90,7 @@ def test_each_map_of_a_fused_matrix_is_made_orthogonal_for_itself() -> None:
     assert float((moved([whole], 1, 18) - thirds).abs().max()) > 1e-3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.integers(0, 1000), st.floats(1e-4, 1e4))
 def test_singular_values_become_about_one(maps: int, rows: int, columns: int, seed: int, size: float) -> None:
     """Those that were not tiny beside the others, whatever the length of the whole."""

@@ -29,6 +29,7 @@ from killing import step_on_disk
 from task_samples import FILM, tasks_recipe, write_tasks
 from toy_world import TOYS, install_toys
 from training_samples import assert_same_run, read_log, sentences, tiny_recipe, write_csv, write_data, write_tiny
+from translation_samples import translation
 
 STEPS = 5
 
@@ -59,6 +60,9 @@ def recipe_for(case: str, world: Path, **training: Any) -> dict[str, Any]:
         return {**content, "tuning": tuning, "training": training}
     elif case in WORDS:
         return words_recipe(case, world, training)
+    elif case in TRANSLATORS:
+        model = {"body_dropout": 0.3}
+        return translation(TRANSLATORS[case], world, training=training, model=model).model_dump(exclude_none=True)
     elif case in ("scores", "towers"):
         head |= {"pairs": "towers"} if case == "towers" else {}
         path = write_csv(world / f"{case}.csv", ("text", "b", "label"), both)
@@ -78,6 +82,10 @@ WORDS: dict[str, dict[str, Any]] = {
     "answer": {"kind": "answer", "reading": 0.5},
 }
 """The objectives that ask for words."""
+
+
+TRANSLATORS = {"translate": "encoder-decoder", "fused": "bert-fused", "recurrent": "recurrent"}
+"""Kinds of models that translate, by case."""
 
 
 def words_recipe(case: str, world: Path, training: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +113,7 @@ def gradients_in_child(content: dict[str, Any], toys: list[str], folder: str) ->
     out.mkdir(exist_ok=True)
     store = SharedStore(out / "store")
     parts = assemble(recipe, 7, read_objective(recipe, 7, store), store)
-    parts.checkpoint.transformer.double()
+    parts.checkpoint.module.double()
     found: dict[str, torch.Tensor] = {}
     fit = loop.Fit(
         objective=parts.objective, tuning=parts.tuning, training=recipe.training, seed=7, directory=out, judge=None,
@@ -132,6 +140,7 @@ CASES = {
     "tasks": {"accumulate": 3},
     "lines": {},
     **{case: {} for case in WORDS},
+    **{case: {} for case in TRANSLATORS},
 }
 
 
@@ -389,6 +398,7 @@ def study_in_child(recipe: str, out: str) -> None:
     Path(f"{out}-{os.environ['RANK']}").write_text(f"{study.directory} {len(study.runs)}")
 
 
+@pytest.mark.full
 def test_a_script_under_torchrun_gets_the_study_in_every_process(
     recipe: Callable[..., Recipe], by_two: Path, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from heedful.checkpoints.directory import Checkpoint
 from heedful.errors import RequestError, WorkError
 from heedful.recipes.schema import Recipe
 from heedful.storage.runs import finished_run, has_weights
@@ -95,7 +96,7 @@ _PLACES = {
     "before the manifest": (runs, "_manifest"),
     "after the manifest": (runs, "_fit"),
     "before the predictions": (runs, "write_outcome"),
-    "before the model": (runs, "write_model"),
+    "before the model": (Checkpoint, "write"),
     "after the model": (runs, "_cost"),
     "before tidying up": (runs.shutil, "rmtree"),
 }

@@ -36,6 +36,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_family(path: Path, config: Mapping[str, Any], stored_names: list[str], asked: str | None) -> Family:
     """By `model_type`; old files without one are known by their class or by the prefix of their tensors."""
+    if is_translator(config):
+        raise RequestError(
+            f"{path}: describes a translator, and another kind of model is wanted here; use it with heedful translate."
+        )
     name = config.get("model_type", asked)
     if asked is not None and name != asked:
         raise RequestError(f"{path}: model_type is {shown(name)}, so family={asked!r} cannot be right; leave it out.")
@@ -52,6 +56,12 @@ def read_family(path: Path, config: Mapping[str, Any], stored_names: list[str], 
     if not isinstance(name, str) or name not in FAMILIES:
         raise RequestError(f"{path}: model_type {shown(name)} is not supported; heedful reads {', '.join(FAMILIES)}.")
     return FAMILIES[name]
+
+
+def is_translator(config: Mapping[str, Any]) -> bool:
+    """Whether it describes a model that goes from a source to a target, in Marian's words or in our own."""
+    classes = config.get("architectures")
+    return config.get("model_type") == "marian" or (isinstance(classes, list) and "HeedfulTranslator" in classes)
 
 
 def read_shape(path: Path, config: Mapping[str, Any], family: Family, pooler: bool) -> Shape:

@@ -156,6 +156,7 @@ ENCODER: Mapping[str, Any] = {
     "causal": False,
     "norm": "post",
     "embedding_norm": True,
+    "embedding_scale": False,
     "position_kind": "learned",
     "positions_from": "zero",
     "attention": "dot-product",

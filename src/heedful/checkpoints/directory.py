@@ -4,6 +4,8 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy as shallow_copy
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -74,6 +76,21 @@ class Checkpoint:
     def called(self) -> str:
         """What an adapter notes of the model that it was trained on."""
         return str(self.extra.get("_name_or_path") or self.source)
+
+    @property
+    def module(self) -> Transformer:
+        return self.transformer
+
+    @property
+    def tokenizer_fingerprint(self) -> str | None:
+        return None if self.tokenizer is None else self.tokenizer.fingerprint
+
+    def copied(self) -> "Checkpoint":
+        """With weights of its own, so that it can be put together and written while training goes on."""
+        return replace(self, transformer=deepcopy(self.transformer), tokenizer=shallow_copy(self.tokenizer))
+
+    def write(self, directory: Path, shared: SharedStore | None = None) -> None:
+        write_model(directory, self, shared)
 
 
 def read_model(
@@ -241,7 +258,7 @@ def _check_all_tensors_used(
         "without a home": unexpected,
     }
     if any(problems.values()):
-        listed = "; ".join(f"{len(names)} {what}: {_sample_of(names)}" for what, names in problems.items() if names)
+        listed = "; ".join(f"{len(names)} {what}: {sample_of(names)}" for what, names in problems.items() if names)
         raise RequestError(
             f"{directory}: the tensors do not fit the {family.name} that config.json describes ({listed}); "
             "a head that is not needed can be replaced with new_head or left with body_only."
@@ -329,7 +346,7 @@ def write_model(directory: Path, checkpoint: Checkpoint, shared: SharedStore | N
         (into / "config.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         for file, tensors in files.items():
             if file == SAFETENSORS and shared is not None:
-                _link_tensors(tensors, into / file, shared)
+                link_tensors(tensors, into / file, shared)
             else:
                 save_tensors(tensors, into / file)
         if checkpoint.tokenizer is not None:
@@ -378,7 +395,7 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         raise OSError(str(error).removeprefix("Error while serializing: ")) from None
 
 
-def _link_tensors(tensors: Mapping[str, Tensor], path: Path, shared: SharedStore) -> None:
+def link_tensors(tensors: Mapping[str, Tensor], path: Path, shared: SharedStore) -> None:
     """Written once for all that have the same tensors, then linked, where the file system can."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
@@ -411,5 +428,5 @@ def stored_tensors(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> dic
     return files
 
 
-def _sample_of(names: Sequence[str], most: int = 4) -> str:
+def sample_of(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

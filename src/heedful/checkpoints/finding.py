@@ -40,10 +40,13 @@ def fingerprint(directory: Path) -> str:
     """The sha256 of everything in a model directory that is read: config, weights, tokenizer, adapters."""
     digest = hashlib.sha256()
     for path in sorted(directory.iterdir()):
-        if path.is_file() and path.suffix in {".json", ".safetensors", ".bin", ".txt"}:
+        if path.is_file() and path.suffix in {".json", ".safetensors", ".bin", ".txt", ".spm"}:
             with path.open("rb") as file:
                 digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     if (directory / FOLDER).is_dir():
         for path in sorted(p for p in (directory / FOLDER).iterdir() if p.is_dir()):
             digest.update(f"{path.name} {files_fingerprint(path)}\n".encode())
+    for name in ("target", "bert"):  # of translators
+        if (directory / name).is_dir():
+            digest.update(f"{name} {fingerprint(directory / name)}\n".encode())
     return digest.hexdigest()

@@ -208,6 +208,7 @@ def read_note(path: Any, family: Family, name: str, note: Any) -> StoredHead:
         "chunked": [True, False],
         "pairs": list(get_args(Pairs)),
         "input_dropout": [True, False],
+        "recalls": [True, False],
         "file": [HEADS_FILE] if family.own else [SAFETENSORS, HEADS_FILE],
     }
     for key, values in allowed.items():

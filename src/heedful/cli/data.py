@@ -16,6 +16,7 @@ app.command("shard")(shard)
 
 _WIDTH = 80
 _MOST_LABELS = 20
+_USES = {"text": "running text, for data.corpus", "questions": 'questions, for objective.kind = "answer"'}
 
 
 @app.callback()
@@ -26,6 +27,9 @@ def data(
     """List the named data sets: what each is, where it would come from, and whether it is there."""
     if context.invoked_subcommand is not None:
         return
+    from heedful.data.aligned.named import NAMED as PAIRS
+    from heedful.data.aligned.named import where_pairs_are
+    from heedful.data.catalog import QUESTIONS
     from heedful.data.corpus.finding import CORPORA
     from heedful.data.named import NAMED, data_folder, where_from
 
@@ -47,17 +51,34 @@ def data(
                 "contamination": entry.contamination,
             }
         )
+    for pairs in PAIRS.values():
+        place, present = where_pairs_are(pairs)
+        entries.append(
+            {
+                "name": pairs.name,
+                "what": f"{pairs.what} (translations)",
+                "kind": "translations",
+                "languages": list(pairs.languages),
+                "sizes": dict(pairs.sizes),
+                "from": place,
+                "present": present,
+                "licence": pairs.licence,
+                "contamination": pairs.contamination,
+            }
+        )
+    from_folder = [(one.name, one.what, "text", one.file, one.licence) for one in CORPORA.values()]
+    from_folder += [(one.name, one.what, "questions", one.files["train"], one.licence) for one in QUESTIONS.values()]
     texts = [
         {
-            "name": corpus.name,
-            "what": corpus.what,
-            "kind": "text",
+            "name": name,
+            "what": what,
+            "kind": kind,
             "from": str(folder) if folder is not None else "HEEDFUL_DATA",
-            "present": folder is not None and (folder / corpus.file).is_file(),
-            "file": corpus.file,
-            "licence": corpus.licence,
+            "present": folder is not None and (folder / file).is_file(),
+            "file": file,
+            "licence": licence,
         }
-        for corpus in CORPORA.values()
+        for name, what, kind, file, licence in from_folder
     ]
     if as_json:
         print_json([*entries, *texts])
@@ -68,7 +89,7 @@ def data(
         _print_wrapped(f"{state} ({facts['from']}); licence: {facts['licence'] or 'not stated'}", "    ", "    ")
         _print_wrapped(f"contamination: {facts['contamination']}", "    ", "    ")
     for facts in texts:
-        _print_wrapped(f"{facts['name']}: {facts['what']} (running text, for data.corpus)", "", "    ")
+        _print_wrapped(f"{facts['name']}: {facts['what']} ({_USES[str(facts['kind'])]})", "", "    ")
         where = facts["from"] if facts["present"] else f"set HEEDFUL_DATA to a folder with {facts['file']}"
         state = "here" if facts["present"] else "not here"
         _print_wrapped(f"{state} ({where}); licence: {facts['licence'] or 'not stated'}", "    ", "    ")
@@ -78,18 +99,27 @@ def data(
 @app.command("show")
 def show(
     source: Annotated[
-        str, typer.Argument(metavar="NAME|FILE", help="A named set, or a CSV, TSV, JSONL or Parquet file.")
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="A named set, or a CSV, TSV, JSONL or Parquet file; of translations also what two aligned files have "
+            "before their endings.",
+        ),
     ],
     text: Annotated[str | None, typer.Option(help="The column with the text.", metavar="COL")] = None,
     label: Annotated[str | None, typer.Option(help="The column with the label or score.", metavar="COL")] = None,
     pair: Annotated[str | None, typer.Option(help="The column with the second sentence.", metavar="COL")] = None,
+    from_: Annotated[
+        str | None, typer.Option("--source", help="Of translations: the column, or the file's ending.", metavar="SIDE")
+    ] = None,
+    into: Annotated[str | None, typer.Option("--target", help="The same, of the target.", metavar="SIDE")] = None,
     header: Header = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
 ) -> None:
     """Sizes, label balance, lengths, three examples, and what may be wrong. Columns are guessed if that is safe."""
     from heedful.data.look import look_at
 
-    facts = look_at(source, text, pair, label, header)
+    facts = look_at(source, text, pair, label, header, (from_, into))
     if as_json:
         print_json(facts)
         return
@@ -117,10 +147,14 @@ def show(
 
 def _print_sizes(facts: dict[str, Any]) -> None:
     points: tuple[str, ...] = ("least", "25%", "median", "75%", "95%", "most", "mean")
-    print(f"\n{'words':<8}{'rows':>9}" + "".join(f"{point:>8}" for point in points))
+    width = max(8, *(len(name) + 1 for name in facts["splits"]))
+    print(f"\n{'words':<{width}}{'rows':>9}" + "".join(f"{point:>8}" for point in points))
     for name, split in facts["splits"].items():
         cells = "".join(f"{split['words'].get(point, 0):>8g}" for point in points)
-        print(f"{'' if name == 'rows' else name:<8}{split['rows']:>9,}{cells}")
+        print(f"{'' if name == 'rows' else name:<{width}}{split['rows']:>9,}{cells}")
+        if "target_words" in split:  # of translations; the line above is the source's
+            cells = "".join(f"{split['target_words'].get(point, 0):>8g}" for point in points)
+            print(f"{'  target':<{width + 9}}{cells}")
     if any(split["scores"] for split in facts["splits"].values()):
         points = tuple(point for point in points if point != "95%")
         print(f"\n{'scores':<17}" + "".join(f"{point:>8}" for point in points))

@@ -2,17 +2,21 @@
 
 import codecs
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from heedful.cli.show import print_json, without_controls
-from heedful.decoding.settings import Limits, Sampling
+from heedful.decoding.settings import Beam, Limits, Sampling, choose_method
 from heedful.errors import RequestError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from heedful.generating import Generated, Prompt, Writer
     from heedful.models.composition import Composition
 
@@ -39,6 +43,13 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same texts.")] = Sampling.seed,
     seeds: Annotated[int, typer.Option(help="So many texts for each prompt, with seeds from --seed on.")] = 1,
+    beam: Annotated[
+        int | None, typer.Option(help="Beam search through so many texts at a time, instead of drawing tokens.")
+    ] = None,
+    n_best: Annotated[int, typer.Option(help="So many texts for each prompt, the best of the beam.")] = Beam.n_best,
+    length_penalty: Annotated[
+        float, typer.Option(help="Of the beam: above 0 favours long texts, below 0 short ones.")
+    ] = Beam.length_penalty,
     stop: Annotated[
         list[str] | None,
         typer.Option(help="A token that ends a text, beside end-of-text; may be given several times."),
@@ -51,16 +62,20 @@ def generate(
         bool, typer.Option("--json", help="Tokens, log-probabilities and reasons too, for programs.")
     ] = False,
 ) -> None:
-    """Go on with texts, drawing token after token, and print each with its prompt."""
-    samplings = _samplings(temperature, top_k, top_p, seed, seeds)
+    """Go on with texts, drawing token after token or by beam search, and print each with its prompt."""
+    sampling = Sampling(temperature, top_k, top_p, seed)
+    methods = _methods(choose_method(sampling, beam, n_best, length_penalty), seeds)
     Limits(max_new_tokens, min_new_tokens)  # refused before a model is waited for
     given = _given(prompts or [], file)
 
     from heedful.api import Model, load
     from heedful.generating import Writer
     from heedful.models.composition import parse_composition
+    from heedful.translating.translator import Translator
 
     loaded = load(model)
+    if isinstance(loaded, Translator):
+        loaded.generate()
     if not isinstance(loaded, Model):
         raise RequestError(f"{model}: is a TF-IDF model, which cannot go on with a text; name a language model.")
     writer = Writer(loaded)
@@ -69,11 +84,11 @@ def generate(
     composed = None if adapters is None else parse_composition(adapters)
     asked = _Asked(writer, encoded, limits, composed)
     if as_json:
-        print_json(asked.facts(samplings))
-    elif len(encoded) == 1 and seeds == 1:
-        asked.stream(samplings[0])
+        print_json(asked.facts(methods))
+    elif len(encoded) == 1 and seeds == 1 and n_best == 1:
+        asked.stream(methods[0])
     else:
-        asked.print_all(samplings)
+        asked.print_all(methods)
 
 
 class _Given(NamedTuple):
@@ -82,15 +97,21 @@ class _Given(NamedTuple):
     """What each is called in a message."""
 
 
-def _samplings(temperature: float, top_k: int | None, top_p: float | None, seed: int, seeds: int) -> list[Sampling]:
+def _methods(first: Sampling | Beam, seeds: int) -> list[Sampling] | list[Beam]:
+    """One for each text of a prompt that is written on its own."""
     if seeds < 1:
         raise RequestError(f"--seeds {seeds}: at least one text is drawn for each prompt; give 1 or more.")
-    samplings = [Sampling(temperature, top_k, top_p, seed + i) for i in range(seeds)]
-    if seeds > 1 and samplings[0].greedy:
+    if isinstance(first, Beam):
+        if seeds > 1:
+            raise RequestError(
+                "--seeds: with --beam nothing is drawn, so all texts would be equal; ask for several with --n-best."
+            )
+        return [first]
+    if seeds > 1 and first.greedy:
         raise RequestError(
             "--seeds: with --temperature 0 nothing is drawn, so all texts would be equal; leave one out."
         )
-    return samplings
+    return [replace(first, seed=first.seed + i) for i in range(seeds)]
 
 
 def _given(prompts: list[str], file: str | None) -> _Given:
@@ -134,7 +155,7 @@ class _Asked:
         self._writer, self._prompts, self._limits, self._adapters = writer, prompts, limits, adapters
         self._terminal = sys.stdout.isatty()
 
-    def stream(self, sampling: Sampling) -> None:
+    def stream(self, method: Sampling | Beam) -> None:
         """One text, while it is written. What is there when a person interrupts it stays."""
 
         def show(row: int, piece: str) -> None:
@@ -144,45 +165,56 @@ class _Asked:
 
         show(0, self._prompts[0].text)
         try:
-            written = self._writer.write(self._prompts, sampling, self._limits, adapters=self._adapters, on_text=show)
+            written = self._writer.write(self._prompts, method, self._limits, adapters=self._adapters, on_text=show)
         finally:
             print(flush=True)
         if written.reasons == ["max_length"]:
             print(f"the text ended at the {self._limits.max_length} tokens that the model can read", file=sys.stderr)
 
-    def print_all(self, samplings: list[Sampling]) -> None:
-        for number, seed, written, at in self._results(samplings):
-            title = f"{number}, seed {seed}" if len(samplings) > 1 else f"{number}"
-            print(f"[{title}] ended: {written.reasons[at]}")
-            self._show(f"{written.prompts[at]}{written.texts[at]}\n\n")
+    def print_all(self, methods: Sequence[Sampling | Beam]) -> None:
+        for number, text in self._results(methods):
+            several = len(methods) > 1 or "rank" in text
+            of_several = [f"{name} {text[name]}" for name in ("seed", "rank", "score") if several and name in text]
+            print(f"[{', '.join([str(number), *of_several])}] ended: {text['reason']}")
+            self._show(f"{text['prompt']}{text['text']}\n\n")
 
-    def facts(self, samplings: list[Sampling]) -> dict[str, Any]:
-        texts = [
-            {
-                "prompt": written.prompts[at],
-                "seed": seed,
-                "text": written.texts[at],
-                "reason": written.reasons[at],
-                "tokens": written.tokens[at],
-                "log_probabilities": [round(float(p), 6) for p in written.log_probabilities[at]],
-            }
-            for _, seed, written, at in self._results(samplings)
-        ]
-        return {"model": self._writer.source, "texts": texts}
+    def facts(self, methods: Sequence[Sampling | Beam]) -> dict[str, Any]:
+        return {"model": self._writer.source, "texts": [text for _, text in self._results(methods)]}
 
-    def _results(self, samplings: list[Sampling]) -> "Iterator[tuple[int, int, Generated, int]]":
-        """The number of each prompt with each seed, and its place in what was written: a window of prompts at a time,
-        so that what is done can be seen."""
+    def _results(self, methods: Sequence[Sampling | Beam]) -> "Iterator[tuple[int, dict[str, Any]]]":
+        """The number of each prompt, and what there is to say of each of its texts: a window of prompts at a time, so
+        that what is done can be seen."""
         for first in range(0, len(self._prompts), _WINDOW):
             window = self._prompts[first : first + _WINDOW]
-            by_seed = [
-                self._writer.write(window, sampling, self._limits, adapters=self._adapters, first_row=first)
-                for sampling in samplings
+            by_method = [
+                self._writer.write(window, method, self._limits, adapters=self._adapters, first_row=first)
+                for method in methods
             ]
             for at in range(len(window)):
-                for sampling, written in zip(samplings, by_seed, strict=True):
-                    yield first + at + 1, sampling.seed, written, at
+                for method, written in zip(methods, by_method, strict=True):
+                    for text in _texts(method, written, at):
+                        yield first + at + 1, text
             sys.stdout.flush()
 
     def _show(self, text: str) -> None:
         sys.stdout.write(without_controls(text) if self._terminal else text)
+
+
+def _texts(method: Sampling | Beam, written: "Generated", at: int) -> Iterator[dict[str, Any]]:
+    """Of one prompt: what was drawn, or all that beam search found."""
+    if isinstance(method, Beam):
+        for rank, best in enumerate(written.n_best[at], 1):
+            named = {"prompt": written.prompts[at], "rank": rank, "score": round(best.score, 6)}
+            yield named | _facts(best.text, best.reason, best.tokens, best.log_probabilities)
+    else:
+        drawn = {"prompt": written.prompts[at], "seed": method.seed}
+        yield drawn | _facts(written.texts[at], written.reasons[at], written.tokens[at], written.log_probabilities[at])
+
+
+def _facts(text: str, reason: str, tokens: list[int], log_probabilities: "npt.NDArray[np.float64]") -> dict[str, Any]:
+    return {
+        "text": text,
+        "reason": reason,
+        "tokens": tokens,
+        "log_probabilities": [round(float(p), 6) for p in log_probabilities],
+    }

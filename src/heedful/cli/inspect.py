@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.cli.inspect_adapters import adapter_lines, describe_adapters, describe_fusions, inspect_adapter, span
+from heedful.cli.inspect_translators import describe_translator, lines_below, title
 from heedful.cli.show import field, print_json, size
 from heedful.errors import RequestError
 
@@ -26,7 +27,9 @@ def inspect(
     """Show the parts of a model: shapes, parameter counts, memory, labels, tokenizer, where each tensor came from."""
     if (model is None) == (shape is None):
         raise RequestError("inspect takes either a model or --shape NAME.")
-    if model is not None and (_inspect_tfidf(model, revision, as_json) or _inspect_adapter(model, revision, as_json)):
+    if model is not None and any(
+        shown(model, revision, as_json) for shown in (_inspect_tfidf, _inspect_adapter, _inspect_translator)
+    ):
         return
     checkpoint, source = _load_checkpoint(model, shape, revision, body_only)
     facts = describe(checkpoint, source)
@@ -78,6 +81,25 @@ def _inspect_adapter(model: str, revision: str | None, as_json: bool) -> bool:
     if not is_adapter(directory):
         return False
     inspect_adapter(directory, model, as_json)
+    return True
+
+
+def _inspect_translator(model: str, revision: str | None, as_json: bool) -> bool:
+    """Whether it goes from a source to a target."""
+    from heedful.checkpoints.finding import find
+    from heedful.checkpoints.translators import is_translator, read_translator
+
+    directory = find(model, revision)
+    if not is_translator(directory):
+        return False
+    facts = describe_translator(read_translator(directory), model)
+    if as_json:
+        print_json(facts)
+        return True
+    print(title(facts))
+    _print_parts(facts["tensors"])
+    for line in lines_below(facts):
+        print(line)
     return True
 
 
@@ -141,12 +163,11 @@ def describe(checkpoint: "Checkpoint", source: str) -> dict[str, Any]:
     }
 
 
-def _print_facts(facts: dict[str, Any]) -> None:
+def _print_parts(tensors: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    s, tokenizer, memory = facts["shape"], facts["tokenizer"], facts["memory"]
-    rows = rows_of(facts["tensors"])
+    rows = rows_of(tensors)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     headers = ("part", "shape", "parameters")
     for header in headers:
@@ -158,12 +179,16 @@ def _print_facts(facts: dict[str, Any]) -> None:
     )
     for *cells, origin in rows:
         table.add_row(*cells, wrap_dotted(origin, max(room, 16)))
-
-    files = sorted({t["source"].split(": ")[0] for t in facts["tensors"]})
-    print(f"{facts['source']}: {facts['family']}, {s['layers']} layers of width {s['width']}, {s['heads']} heads")
     with console.capture() as drawn:  # printed by ourselves, as rich would end the program if the reader has gone
         console.print(table)
     print(drawn.get(), end="")
+
+
+def _print_facts(facts: dict[str, Any]) -> None:
+    s, tokenizer, memory = facts["shape"], facts["tokenizer"], facts["memory"]
+    files = sorted({t["source"].split(": ")[0] for t in facts["tensors"]})
+    print(f"{facts['source']}: {facts['family']}, {s['layers']} layers of width {s['width']}, {s['heads']} heads")
+    _print_parts(facts["tensors"])
     count = facts["parameters"]
     print(f"parameters  {count['total']:,} in all, {count['trainable']:,} trainable")
     if "adapters" in count:

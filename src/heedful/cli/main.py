@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from heedful import __version__
-from heedful.cli import data, doctor, generate, inspect, models, predict, probe, recipes, report, run, theory
+from heedful.cli import data, doctor, generate, inspect, models, predict, probe, recipes, report, run, theory, translate
 from heedful.errors import RequestError, WorkError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("compare")(run.compare)
 app.command("run")(run.run)
 app.command("predict")(predict.predict)
 app.command("generate")(generate.generate)
+app.command("translate")(translate.translate)
 app.add_typer(probe.app, name="probe")
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from heedful.cli.show import Header
-from heedful.errors import RequestError, WorkError
+from heedful.errors import RequestError
+from heedful.storage.whole import open_output
 
 if TYPE_CHECKING:
     from heedful.api import Predictions, Predictor
@@ -201,20 +201,8 @@ def _arriving_lines() -> Iterator[list[bytes]]:
 
 def _write_file(out: Path, model: Asked, windows: Iterable[Rows]) -> tuple[int, int]:
     """The file appears when it is complete."""
-    part = None
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
-        part = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            counts = _write_rows(file, _FORMATS[out.suffix], model, windows)
-        part.replace(out)
-        part = None
-    except OSError as error:
-        raise WorkError(f"{out}: could not be written ({error.strerror}); nothing was left behind.") from None
-    finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
-    return counts
+    with open_output(out) as file:
+        return _write_rows(file, _FORMATS[out.suffix], model, windows)
 
 
 def _write_rows(file: TextIO, dialect: str, model: Asked, windows: Iterable[Rows]) -> tuple[int, int]:

@@ -28,7 +28,10 @@ _STANDING_OUT = (
 def attention(
     model: Annotated[str, typer.Argument(help="A model directory, a hub id, or a name that `heedful models` lists.")],
     text: Annotated[str, typer.Argument(help="The text itself.")],
-    second: Annotated[str | None, typer.Argument(metavar="SECOND", help="The second text of a pair.")] = None,
+    second: Annotated[
+        str | None,
+        typer.Argument(metavar="SECOND", help="The second text of a pair; of a translator, the translation."),
+    ] = None,
     head: Annotated[
         str | None, typer.Option(help="The head whose score is asked about; default: the classifier, if there is one.")
     ] = None,
@@ -59,12 +62,19 @@ def attention(
     from heedful.api import load
     from heedful.probes.attention.look import look
     from heedful.report.attention.page import page
+    from heedful.translating.attention import look as look_translation
+    from heedful.translating.translator import Translator
 
-    read = text if second is None else (text, second)
     loaded = load(model)
-    if second is not None and loaded.of_pairs is False:
-        raise RequestError(f"{model} was trained on single texts; give it one.")
-    seen = look(cast("ReadableModel", loaded), read, head, label, None if position is None else position - 1)
+    if isinstance(loaded, Translator):
+        if head is not None or label is not None or position is not None:
+            raise RequestError(f"{model}: is a translator, which has no heads; leave --head, --label, --position out.")
+        seen = look_translation(loaded, text, second)
+    else:
+        if second is not None and loaded.of_pairs is False:
+            raise RequestError(f"{model} was trained on single texts; give it one.")
+        read = text if second is None else (text, second)
+        seen = look(cast("ReadableModel", loaded), read, head, label, None if position is None else position - 1)
     path = out or free_file(Path("attention.html"))
     files = [(path, page(seen).encode("utf-8")), *([(arrays, seen.packed())] if arrays is not None else [])]
     _write(files)

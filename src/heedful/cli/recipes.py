@@ -1,6 +1,7 @@
 """`heedful recipes`: the recipes that come along, and the reference of every key."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -32,7 +33,13 @@ def recipes(
             content, _ = read_toml(name)  # as it is: checking it would wait for torch
             model, method = content["model"], content.get("tuning", {}).get("method", "full")
             tasks = content["data"].get("tasks", [content["data"]])
-            data = " + ".join(task.get("task") or task["name"] for task in tasks)
-            print(f"{name:<28} {model.get('name') or model.get('shape')}, {method}, {data}")
+            data = " + ".join(_called(task) for task in tasks)
+            print(f"{name:<28} {model.get('name') or model.get('shape') or model.get('kind')}, {method}, {data}")
         print("\nheedful run NAME runs one; heedful recipes NAME prints it, to change and run as a file of yours;")
         print("heedful recipes --explain KEY explains a key (all: every one).")
+
+
+def _called(data: Mapping[str, Any]) -> str:
+    """What a recipe's data are, in a word or two."""
+    corpus = data.get("corpus", ())
+    return str(data.get("task") or data.get("name") or " + ".join([corpus] if isinstance(corpus, str) else corpus))

@@ -111,14 +111,17 @@ def compare(
     _run_and_report(plan, out or _default_place(plan, Path(data).name.split(".")[0] or "data"), workers, on)
 
 
-def quickstart(out: Out = None) -> None:
+def quickstart(
+    model: Annotated[str, typer.Option(help="Another model: a name, a directory or a hub id.")] = "minilm",
+    out: Out = None,
+) -> None:
     """The main job on data in the package: a small encoder on customer messages, frozen against tuned, two seeds."""
     from heedful.studies.executors import assist
     from heedful.studies.plan import plan_comparison
 
     if assist() is not None:
         return
-    plan = plan_comparison({"name": "tickets"}, ["minilm"], ["frozen", "full"], range(2))
+    plan = plan_comparison({"name": "tickets"}, [model], ["frozen", "full"], range(2))
     directory = out or _default_place(plan, "quickstart")
     _run_and_report(plan, directory)
     print("\nOn your own data: heedful compare YOUR.csv")

@@ -252,3 +252,24 @@ _SETS = (
 )
 
 NAMED: dict[str, NamedSet] = {entry.name: entry for entry in _SETS}
+
+
+@dataclass(frozen=True)
+class NamedQuestions:
+    name: str
+    what: str
+    files: dict[str, str]
+    """By split, in the folder HEEDFUL_DATA."""
+    licence: str = ""
+
+
+QUESTIONS = {
+    named.name: named
+    for named in (
+        NamedQuestions(
+            "birthplaces",
+            "where 2,500 people were born; the questions of the official test set have no public answers",
+            {"train": "birthplaces/birth_places_train.tsv", "dev": "birthplaces/birth_dev.tsv"},
+        ),
+    )
+}

@@ -63,10 +63,12 @@ def check_splits(splits: Mapping[str, Examples]) -> list[Finding]:
     return findings
 
 
-def summary(findings: Sequence[Finding], kind: str | None, splits: Set[str]) -> list[dict[str, Any]]:
+def summary(
+    findings: Sequence[Finding], kind: str | None, splits: Set[str], checks: Mapping[str, Check] = CHECKS
+) -> list[dict[str, Any]]:
     """Each check that applies: what it found, an entry for each finding, or that it passed. As plain data."""
     entries: list[dict[str, Any]] = []
-    for name, check in CHECKS.items():
+    for name, check in checks.items():
         found = [finding for finding in findings if finding.check == name]
         for finding in found:
             entries.append(

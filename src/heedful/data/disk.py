@@ -1,10 +1,11 @@
 """Bytes of a text file to numbered lines: compression, encoding, and what is wrong said with its line."""
 
 import codecs
+import errno
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
@@ -30,6 +31,33 @@ def require_file(path: Path) -> None:
         raise RequestError(f"{path} is empty; it needs a line of column names and rows under it.")
 
 
+def exists(path: Path) -> bool:
+    """As the path's own, but in words where it cannot be told; a name that is too long is nobody's."""
+    return _asked(path, Path.exists)
+
+
+def is_file(path: Path) -> bool:
+    """The same."""
+    return _asked(path, Path.is_file)
+
+
+def _asked(path: Path, question: Callable[[Path], bool]) -> bool:
+    try:
+        return question(path)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise _unreadable(path, error) from None
+
+
+def expanded(name: str, key: str) -> Path:
+    """With ~ replaced; `key`: where the user has written it."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise RequestError(f"{key} = {name!r}: there is no home of such a user; write the whole path.") from None
+
+
 def encoding_of(path: Path) -> str:
     """ "utf-8", "utf-8-sig" (with a byte order mark) or "utf-16", by the first bytes alone."""
     with _open(path) as stream:
@@ -42,7 +70,7 @@ def encoding_of(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Each line with its number from 1 and its end (\\n, \\r\\n, or \\r if there is no other), in constant memory."""
+    """Each line with its number from 1 and its end (\\n, \\r\\n, or \\r if the file has no \\n), in constant memory."""
     require_file(path)
     encoding = encoding_of(path)
     with _open(path) as stream:
@@ -73,11 +101,15 @@ def _utf8_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
 
 def _utf16_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
     number = 0
-    text = io.TextIOWrapper(stream, encoding="utf-16", newline="")
+    text = io.TextIOWrapper(stream, encoding="utf-16", newline="\n")
     try:
-        while line := text.readline(LONGEST):
-            number += 1
-            yield number, line
+        while line := text.readline(LONGEST + 1):
+            if len(line) > LONGEST:
+                raise _too_long(path, number + 1)
+            # As in UTF-8; a StringIO, unlike splitlines, splits at no other character.
+            for part in io.StringIO(line, newline="") if number == 0 and not line.endswith("\n") else [line]:
+                number += 1
+                yield number, part
     except UnicodeError:
         raise RequestError(
             f"{path}, about line {number + 1}, is not the UTF-16 that the file's first bytes promise; save it as UTF-8."
@@ -92,11 +124,15 @@ def _readline(path: Path, stream: IO[bytes], number: int) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from None
     if len(line) > LONGEST:
-        raise RequestError(
-            f"{path}, line {number}, is longer than {LONGEST // 2**20} MB; this is not a file of rows, or its line "
-            "ends are lost: save it again."
-        )
+        raise _too_long(path, number)
     return line
+
+
+def _too_long(path: Path, number: int) -> RequestError:
+    return RequestError(
+        f"{path}, line {number}, is longer than {LONGEST // 2**20} MB; this is not a file of rows, or its line ends "
+        "are lost: save it again."
+    )
 
 
 def _not_utf8(path: Path, number: int, line: bytes, error: UnicodeDecodeError) -> RequestError:

@@ -10,7 +10,7 @@ from heedful.data.named import load_named
 from heedful.data.parts import Plan, assemble, read_part
 from heedful.data.records import Dataset, Examples
 from heedful.data.rules import FirstFile
-from heedful.data.splits import check_shares
+from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, check_shares, refuse_for_named
 from heedful.errors import RequestError
 
 __all__ = ["Dataset", "Examples", "load_dataset"]
@@ -28,9 +28,9 @@ def load_dataset(
     kind: str = "auto",
     header: bool | None = None,
     quotes: bool | None = None,
-    split_seed: int = 0,
-    dev_share: float = 0.1,
-    test_share: float = 0.2,
+    split_seed: int = SPLIT_SEED,
+    dev_share: float = DEV_SHARE,
+    test_share: float = TEST_SHARE,
     options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """A named set, or a train file with dev and test files; a dev or test that is not given is carved from train.
@@ -46,19 +46,9 @@ def load_dataset(
     if (name is None) == (train is None):
         raise RequestError("data needs either a name (`heedful data` lists them) or a train file.")
     if name is not None:
-        for key, value, default in (
-            ("dev", dev, None),
-            ("test", test, None),
-            ("text", text, None),
-            ("pair", pair, None),
-            ("header", header, None),
-            ("quotes", quotes, None),
-            ("split_seed", split_seed, 0),
-            ("dev_share", dev_share, 0.1),
-            ("test_share", test_share, 0.2),
-        ):
-            if value != default:
-                raise RequestError(f"{name} is a named set with splits and columns of its own; leave {key} out.")
+        own: dict[str, Any] = {"dev": dev, "test": test, "text": text, "pair": pair, "header": header, "quotes": quotes}
+        own |= {"split_seed": split_seed, "dev_share": dev_share, "test_share": test_share}
+        refuse_for_named(name, own)
         return load_named(name, options or {}, label, kind)
     if options:
         raise RequestError(f"the option {next(iter(options))!r} is for named sets; leave it out with files.")

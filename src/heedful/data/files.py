@@ -117,14 +117,15 @@ def read_rows(
 
     A row that cannot be read (broken JSON, a missing key, a value that is no text) goes to `skip` and is left out;
     without `skip` it stops the reading. A file that is broken as a whole (encoding, quotes, ragged rows) always stops.
-    An empty text is a row like any other; an empty label is None.
+    An empty text is a row like any other; an empty label is None. A dot in the name of a text that is
+    no column looks into an object: "translation.en".
     """
     path = Path(path)
     if rule is None:
         rule = find_rule(path, named=(text, pair, label))
     columns, rows = _open(path, rule)
-    for name in (text, pair, label):
-        if name is not None and name not in columns:
+    for name, may_be_inside in ((text, True), (pair, True), (label, False)):
+        if name is not None and name not in columns and not (may_be_inside and _is_inside(path, name, columns)):
             raise missing_column(path, name, columns, rule)
     return _rows(path, rows, text, pair, label, skip)
 
@@ -205,8 +206,16 @@ def _listed(columns: list[str], most: int = 8) -> str:
     return shown + (f" and {len(columns) - most} more" if len(columns) > most else "")
 
 
+def _is_inside(path: Path, name: str, columns: list[str]) -> bool:
+    """Whether it names what an object in a column holds; cells of CSV and TSV are no objects."""
+    return format_of(path) in ("jsonl", "parquet") and name.partition(".")[0] in columns and "." in name
+
+
 def _text(raw: dict[str, Any], column: str) -> str:
+    outer, _, inner = column.partition(".")
     value = raw.get(column)
+    if column not in raw and isinstance(raw.get(outer), dict):
+        value = raw[outer].get(inner)
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,9 +1,42 @@
 """Files of data repositories on the Hugging Face hub, through `huggingface_hub`, with one line of output."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from heedful.errors import RequestError, WorkError
 from heedful.hub_client import quietly, say
+
+HUB = "hub:"
+"""What a file of a repository on the hub begins with: hub:OWNER/REPOSITORY/FILE."""
+
+
+def fetch_by_name(name: str, key: str) -> Path:
+    """The local path of hub:OWNER/REPOSITORY/FILE; `key`: where the user has written it."""
+    repository, file = _parts(name, key)
+    return fetch_files(repository, [file], "main", name)[0]
+
+
+def fetch_first(names: Sequence[str], key: str) -> Path:
+    """The same for the first of several names that there is: in the hub's cache, else on the hub."""
+    for name in names:
+        repository, file = _parts(name, key)
+        if (path := cached_file(repository, file, "main")) is not None:
+            return path
+    refused: list[RequestError] = []
+    for name in names:
+        try:
+            return fetch_by_name(name, key)
+        except RequestError as error:
+            refused.append(error)
+    raise refused[0]
+
+
+def _parts(name: str, key: str) -> tuple[str, str]:
+    owner, _, rest = name.removeprefix(HUB).partition("/")
+    repository, _, file = rest.partition("/")
+    if not (owner and repository and file):
+        raise RequestError(f"{key} = {name!r}: write {HUB}OWNER/REPOSITORY/FILE, the file with its folders.")
+    return f"{owner}/{repository}", file
 
 
 def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str, looked: str = "") -> list[Path]:

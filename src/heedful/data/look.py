@@ -3,8 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from heedful.data.aligned.loading import load_pairs
+from heedful.data.aligned.named import NAMED as PAIRS
+from heedful.data.aligned.named import where_pairs_are
 from heedful.data.checks import Finding, check_splits, label_balance, score_range, summary, word_lengths
 from heedful.data.columns import guess_columns
+from heedful.data.disk import exists
 from heedful.data.files import columns_of, find_rule
 from heedful.data.labels import decide_kind, in_order, to_classes, to_scores
 from heedful.data.named import NAMED, find_named, load_named, where_from
@@ -19,8 +23,17 @@ def look_at(
     pair: str | None = None,
     label: str | None = None,
     header: bool | None = None,
+    sides: tuple[str | None, str | None] = (None, None),
 ) -> dict[str, Any]:
-    """Facts about a named set, or about one file as it is: not split, and shown even if it teaches nothing."""
+    """Facts about a named set, or about one file as it is: not split, and shown even if it teaches nothing. `sides`:
+    source and target of translations, in a table or in two files."""
+    named = source in PAIRS and not Path(source).is_file()
+    if named or sides != (None, None):
+        if any(given is not None for given in (text, pair, label)):
+            raise RequestError(f"{source}: translations have a source and a target; leave the other columns out.")
+        if named and header is not None:
+            raise RequestError(f"{source} is a named set with columns of its own; leave --header out.")
+        return _facts_of_pairs(source, sides, None if named else header, named)
     if source in NAMED and not Path(source).is_file():
         if text is not None or pair is not None or header is not None:
             raise RequestError(
@@ -28,7 +41,7 @@ def look_at(
             )
         return _facts_of_named(source, label)
     path = Path(source)
-    if not path.exists() and not path.suffix and len(path.parts) == 1:
+    if not path.suffix and len(path.parts) == 1 and not exists(path):
         find_named(source)  # says which names there are
     return _facts_of_file(path, text, pair, label, header)
 
@@ -48,6 +61,41 @@ def _facts_of_named(name: str, label: str | None) -> dict[str, Any]:
         "hidden": list(dataset.hidden),
         "notes": dataset.notes,
         "checks": dataset.checks,
+    }
+
+
+def _facts_of_pairs(
+    name: str, sides: tuple[str | None, str | None], header: bool | None, named: bool
+) -> dict[str, Any]:
+    """Source and target as text and pair, but words are counted for each side; a file is not split."""
+    if named:
+        data = load_pairs(name=name, source=sides[0], target=sides[1])
+        what, place = PAIRS[name].what, where_pairs_are(PAIRS[name])[0]
+    else:
+        data = load_pairs(train=name, source=sides[0], target=sides[1], header=header, dev_share=0, test_share=0)
+        what, place = "", name
+    splits = {
+        split if named else "rows": Examples(pairs.sources, pairs.targets, None, None, pairs.rows)
+        for split, pairs in data.splits.items()
+    }
+    facts = _facts(splits, None, ())
+    for split, pairs in data.splits.items():
+        shown = facts["splits"][split if named else "rows"]
+        source, target = (word_lengths(Examples(side, None, None, None, pairs.rows)) for side in pairs.sides)
+        shown |= {"words": source, "target_words": target}
+        shown |= {"fingerprint": pairs.fingerprint, "recurring": len(data.recurring.get(split, ()))}
+    return {
+        "name": data.name,
+        "what": what,
+        "from": place,
+        "licence": data.licence,
+        "contamination": data.contamination,
+        "columns": {"source": data.languages[0], "target": data.languages[1]},
+        **facts,
+        "kind": "translations",
+        "hidden": [],
+        "notes": data.notes,
+        "checks": data.checks,
     }
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from heedful.data import arithmetic
-from heedful.data.catalog import NAMED, NamedSet
+from heedful.data.aligned.catalog import NAMED as PAIRS
+from heedful.data.catalog import NAMED, QUESTIONS, NamedSet
 from heedful.data.files import read_rows
 from heedful.data.hub import cached_file, fetch_files
 from heedful.data.labels import Cell
@@ -23,6 +24,13 @@ DEV_SHARE, DEV_SEED = 0.1, 0
 
 
 def find_named(name: str) -> NamedSet:
+    if name in PAIRS:
+        raise RequestError(f"{name} is a set of translations, without labels; name one of {', '.join(NAMED)}.")
+    if name in QUESTIONS:
+        raise RequestError(
+            f'{name} is a set of questions, for objective.kind = "answer", without labels; name one of '
+            f"{', '.join(NAMED)}."
+        )
     if name not in NAMED:
         near = difflib.get_close_matches(name, list(NAMED), n=1)
         meant = f"did you mean {near[0]!r}? " if near else ""

@@ -10,7 +10,7 @@ from heedful.data.disk import encoding_of
 from heedful.data.files import Unreadable, columns_of, format_of, read_rows
 from heedful.data.labels import Cell, decide_kind, in_order, to_classes, to_scores
 from heedful.data.records import SPLITS, Dataset, Examples, Kind, fingerprint
-from heedful.data.splits import carve
+from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, carve_missing
 from heedful.errors import RequestError
 
 _TOLERATED_SHARE = 0.1
@@ -109,9 +109,9 @@ class Plan:
     kind: str = "auto"
     labels: tuple[str, ...] | None = None
     """Fixed names, of named sets; else taken from the data."""
-    seed: int = 0
-    dev_share: float = 0.1
-    test_share: float = 0.2
+    seed: int = SPLIT_SEED
+    dev_share: float = DEV_SHARE
+    test_share: float = TEST_SHARE
     licence: str = ""
     contamination: str = ""
     notes: list[str] = field(default_factory=list)
@@ -145,7 +145,8 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
             findings.append(Finding("hidden labels", split, len(parts[split].cells), [], sentence))
     splits, kind, labels, label_notes = _answer_splits(parts, hidden, plan)
     notes += label_notes
-    notes += _carve_missing(splits, plan)
+    shares = {"test": plan.test_share, "dev": plan.dev_share}
+    notes += carve_missing(splits, lambda examples: examples, shares, plan.seed, plan.name)
     splits = {split: splits[split] for split in SPLITS if split in splits}
     findings += check_splits(splits)
     return Dataset(
@@ -204,25 +205,3 @@ def _answer_splits(
         )
     labels = plan.labels or in_order(set(classes))
     return splits, kind, labels if kind == "classes" else (), notes
-
-
-def _carve_missing(splits: dict[str, Examples], plan: Plan) -> list[str]:
-    """Shares are of the train split as given, so that both carved leave 1 - dev_share - test_share."""
-    notes = []
-    total = len(splits["train"])
-    for split, share in (("test", plan.test_share), ("dev", plan.dev_share)):
-        if split in splits or share == 0:
-            continue
-        train = splits["train"]
-        stay, go = carve(train, share * total / len(train), plan.seed)
-        if not go or not stay:
-            raise RequestError(
-                f"{plan.name}: {count_of(total, 'row')} cannot give a {split} split of {100 * share:g} % with "
-                f"equal texts on one side; give more rows, or a {split} file."
-            )
-        splits["train"], splits[split] = train.take(stay), train.take(go)
-        notes.append(
-            f"{split}: {len(go):,} rows carved from train (stratified, {100 * share:g} % of {total:,}, seed "
-            f"{plan.seed}, equal texts kept together)."
-        )
-    return notes

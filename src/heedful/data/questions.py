@@ -5,17 +5,10 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from heedful.data.catalog import QUESTIONS
 from heedful.data.files import columns_of, find_rule, read_rows
 from heedful.data.named import data_folder
 from heedful.errors import RequestError
-
-NAMED = {
-    "birthplaces": {
-        "train": "birthplaces/birth_places_train.tsv",
-        "dev": "birthplaces/birth_dev.tsv",
-    }
-}
-"""In the folder HEEDFUL_DATA. The questions of the official test set have no public answers."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +74,14 @@ def _looks_headed(path: Path) -> bool | None:
 
 
 def _named(name: str) -> dict[str, Path]:
-    if name not in NAMED:
-        raise RequestError(f"data.name = {name!r}: no set of questions has this name; there is {', '.join(NAMED)}.")
+    if name not in QUESTIONS:
+        raise RequestError(f"data.name = {name!r}: no set of questions has this name; there is {', '.join(QUESTIONS)}.")
     folder = data_folder()
-    files = {split: None if folder is None else folder / file for split, file in NAMED[name].items()}
+    files = {split: None if folder is None else folder / file for split, file in QUESTIONS[name].files.items()}
     missing = [split for split, path in files.items() if path is None or not path.is_file()]
     if missing:
-        where = "HEEDFUL_DATA is not set" if folder is None else f"{folder} has no {NAMED[name][missing[0]]}"
+        where = "HEEDFUL_DATA is not set" if folder is None else f"{folder} has no {QUESTIONS[name].files[missing[0]]}"
         raise RequestError(
-            f"{name} is not here ({where}); set HEEDFUL_DATA to a folder that has {NAMED[name]['train']}."
+            f"{name} is not here ({where}); set HEEDFUL_DATA to a folder that has {QUESTIONS[name].files['train']}."
         )
     return {split: path for split, path in files.items() if path is not None}

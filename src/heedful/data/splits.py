@@ -1,11 +1,15 @@
 """Splits that we make ourselves: seeded, stratified, and with equal texts always on the same side."""
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, Self, TypeVar
 
+from heedful.data.checks import count_of
 from heedful.data.records import Examples
 from heedful.errors import RequestError
 
+SPLIT_SEED, DEV_SHARE, TEST_SHARE = 0, 0.1, 0.2
+"""Of what is carved, unless told otherwise."""
 _BINS = 10
 """Scores are stratified by tenths of their ranks."""
 
@@ -34,6 +38,57 @@ def carve(examples: Examples, share: float, seed: int, keep: int = 1) -> tuple[l
                 taken += len(rows)
     indices = range(len(examples))
     return [i for i in indices if i not in chosen], [i for i in indices if i in chosen]
+
+
+class Split(Protocol):
+    def __len__(self) -> int: ...
+
+    def take(self, indices: Iterable[int]) -> Self: ...
+
+
+S = TypeVar("S", bound=Split)
+
+
+def carve_missing(
+    splits: dict[str, S],
+    examples: Callable[[S], Examples],
+    shares: Mapping[str, float],
+    seed: int,
+    title: str,
+    unit: str = "row",
+    alike: str = "texts",
+) -> list[str]:
+    """Put the splits that are not there yet, by name with their shares, into `splits`, taken from its train; a sentence
+    on each. Shares are of train as it was, so that all carved leave one less their sum. `unit`, `alike`: what one is
+    called, and what is kept together where it is equal."""
+    notes: list[str] = []
+    total = len(splits["train"])
+    for split, share in shares.items():
+        if split in splits or share == 0:
+            continue
+        train = splits["train"]
+        shown = examples(train)
+        stay, go = carve(shown, share * total / len(train), seed)
+        if not go or not stay:
+            raise RequestError(
+                f"{title}: {count_of(total, unit)} cannot give a {split} split of {100 * share:g} % with equal {alike} "
+                f"on one side; give more {unit}s, or a {split} file."
+            )
+        splits["train"], splits[split] = train.take(stay), train.take(go)
+        stratified = "" if shown.labels is None and shown.scores is None else "stratified, "
+        notes.append(
+            f"{split}: {len(go):,} {unit}s carved from train ({stratified}{100 * share:g} % of {total:,}, seed {seed}, "
+            f"equal {alike} kept together)."
+        )
+    return notes
+
+
+def refuse_for_named(name: str, given: Mapping[str, Any], prefix: str = "") -> None:
+    """Stop at what a named set settles itself; `prefix` stands before the names of the keys."""
+    usual = {"split_seed": SPLIT_SEED, "dev_share": DEV_SHARE, "test_share": TEST_SHARE}
+    for key, value in given.items():
+        if value != usual.get(key):
+            raise RequestError(f"{name} is a named set with splits and columns of its own; leave {prefix}{key} out.")
 
 
 def check_shares(dev_share: float, test_share: float) -> None:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from heedful.decoding.settings import Sampling
+from heedful.errors import RequestError
 
 
 def restrict(scores_bv: Tensor, sampling: Sampling) -> Tensor:
@@ -50,3 +51,10 @@ def draw(scores_bv: Tensor, uniform_b: Tensor) -> Tensor:
 def log_probability(scores_bv: Tensor, ids_b: Tensor) -> Tensor:
     """(b): of these tokens, under the scores as they are."""
     return scores_bv.gather(1, ids_b[:, None])[:, 0] - scores_bv.logsumexp(-1)
+
+
+def damaged() -> RequestError:
+    """To be raised where scores are not finite."""
+    return RequestError(
+        "the model gives the next token no finite scores: its weights are damaged; take another copy of it."
+    )

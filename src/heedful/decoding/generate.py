@@ -11,9 +11,8 @@ from typing import Literal, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from heedful.decoding.choosing import draw, log_probability, restrict
+from heedful.decoding.choosing import damaged, draw, log_probability, restrict
 from heedful.decoding.settings import Limits, Sampling
-from heedful.errors import RequestError
 from heedful.streams import uniform
 
 Reason = Literal["stop", "max_new_tokens", "max_length"]
@@ -70,9 +69,9 @@ def generate(
     """
     rows = range(len(prompts)) if rows is None else rows
     results = [Continuation() for _ in prompts]
-    room = [_room(prompt, limits) for prompt in prompts]
+    room = [tokens_left(prompt, limits) for prompt in prompts]
     for result, free in zip(results, room, strict=True):
-        result.reason = "max_length" if free < limits.max_new_tokens else "max_new_tokens"
+        result.reason = longest_reason(free, limits)
     active = [i for i, free in enumerate(room) if free > 0]
     if not active:
         return results
@@ -87,9 +86,7 @@ def generate(
         log_p = log_probability(scores_bv, chosen_b).tolist()
         for at, (i, token, log_p_token) in enumerate(zip(active, chosen_b.tolist(), log_p, strict=True)):
             if not math.isfinite(log_p_token):
-                raise RequestError(
-                    "the model gives the next token no finite scores: its weights are damaged; take another copy of it."
-                )
+                raise damaged()
             results[i].ids.append(token)
             results[i].log_probabilities.append(log_p_token)
             if on_token is not None:
@@ -125,7 +122,7 @@ def pad_left(prompts: Sequence[Sequence[int]], device: torch.device | str) -> tu
     return ids_bn, torch.arange(n, device=device) >= first_b[:, None]
 
 
-def _room(prompt: Sequence[int], limits: Limits) -> int:
+def tokens_left(prompt: Sequence[int], limits: Limits) -> int:
     """How many tokens may follow."""
     if not prompt:
         raise ValueError("a prompt without tokens has nothing after which a token could come")
@@ -134,3 +131,8 @@ def _room(prompt: Sequence[int], limits: Limits) -> int:
     if len(prompt) > limits.max_length:
         raise ValueError(f"a prompt of {len(prompt)} tokens is longer than max_length, {limits.max_length}")
     return min(limits.max_new_tokens, limits.max_length - len(prompt))
+
+
+def longest_reason(left: int, limits: Limits) -> Reason:
+    """Why a prompt after which so many tokens may follow gets no more than these."""
+    return "max_length" if left < limits.max_new_tokens else "max_new_tokens"

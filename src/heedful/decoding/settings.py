@@ -2,8 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from heedful.errors import RequestError
+
+LengthForm = Literal["power", "gnmt"]
+Stopping = Literal["exact", "early", "heuristic"]
+_STEEPEST = 10
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,91 @@ class Limits:
                 f"min_new_tokens={self.min_new_tokens!r} is not a whole number from 0 to max_new_tokens, "
                 f"{self.max_new_tokens}."
             )
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Beam search: of the texts that begin with the `width` likeliest beginnings, token by token, those of best score.
+
+    The score of a text y with |y| tokens is log p(y) / lp(|y|) + cp(y). |y| counts every new token, as `transformers`
+    does: the stop token that ended the text, and tokens with which it was made to begin. The penalties are those of
+    "Google's Neural Machine Translation System" (2016), the form of lp by default Hugging Face's. While texts grow,
+    they are ranked by log p(y) alone: all have the same length.
+    """
+
+    width: int = 4
+    """Texts that grow side by side. 1 is greedy: whatever the rule, the first stop token that is the likeliest ends
+    the search."""
+    n_best: int = 1
+    """How many texts are wanted of each prompt, at most `width`."""
+    length_penalty: float = 1.0
+    """α in lp: above 0 long texts are favoured, at 0 the likeliest text wins, below 0 short texts are favoured."""
+    length_form: LengthForm = "power"
+    """lp(n): "power" is n^α, "gnmt" is ((5 + n) / 6)^α."""
+    coverage_penalty: float = 0.0
+    """β in cp(y) = β Σᵢ log min(Σⱼ aᵢⱼ, 1), where aᵢⱼ is how much of the attention that chose token j went to place i
+    of the source: what nobody looked at is thought to be untranslated."""
+    stopping: Stopping = "exact"
+    """When a prompt is done, though texts could still grow.
+
+    - "exact": `n_best` texts have ended, and none that grows could end with a better score than the last of these,
+      even if each of its further tokens had the probability 1, at whatever length is best for it. The result is that
+      of a search which goes on to the end. Hugging Face's early_stopping="never", which waits for `width` ended texts.
+    - "heuristic": `width` texts have ended, and the best that grows would not beat the last of these if it were over
+      now. Hugging Face's default, early_stopping=False. Above α = 0 that is wrong: a text's score can rise while it
+      grows, and so better ones may be missed. It is quicker, the more so the farther away the most tokens are.
+    - "early": `width` texts have ended, however good. Hugging Face's early_stopping=True. It may miss better texts at
+      any α, and a wider beam may end with a worse one.
+    """
+    banned: frozenset[int] = frozenset()
+    """Ids that are never chosen, such as those of padding; unless a text is made to begin with them."""
+
+    def __post_init__(self) -> None:
+        if not _is_whole(self.width, 1):
+            raise RequestError(f"beam={self.width!r} is not a whole number from 1.")
+        if not _is_whole(self.n_best, 1) or self.n_best > self.width:
+            raise RequestError(
+                f"n_best={self.n_best!r} is not a whole number from 1 to beam, {self.width}; widen the beam for more."
+            )
+        if not _is_number(self.length_penalty) or not -_STEEPEST <= self.length_penalty <= _STEEPEST:
+            raise RequestError(
+                f"length_penalty={self.length_penalty!r} is not a number from −{_STEEPEST} to {_STEEPEST}."
+            )
+        if not _is_number(self.coverage_penalty) or not 0 <= self.coverage_penalty < math.inf:
+            raise RequestError(f"coverage_penalty={self.coverage_penalty!r} is not a number from 0; 0 leaves it out.")
+        for name, value, known in (
+            ("length_form", self.length_form, get_args(LengthForm)),
+            ("stopping", self.stopping, get_args(Stopping)),
+        ):
+            if value not in known:
+                raise RequestError(f"{name}={value!r} is none of {', '.join(known)}.")
+
+    def lp(self, length: int) -> float:
+        """Of a text with so many tokens; it rises or falls with the length, but never both."""
+        base = length if self.length_form == "power" else (5 + length) / 6
+        return float(base**self.length_penalty)
+
+
+def choose_method(
+    sampling: Sampling, beam: int | None, n_best: int = Beam.n_best, length_penalty: float = Beam.length_penalty
+) -> Sampling | Beam:
+    """Beam search if `beam` is given. What would then have no effect, or has none without it, is refused."""
+    if beam is None:
+        for name, value, usual in (
+            ("n_best", n_best, Beam.n_best),
+            ("length_penalty", length_penalty, Beam.length_penalty),
+        ):
+            if value != usual:
+                raise RequestError(f"{name}={value!r} has no effect without beam search; give a beam, too.")
+        return sampling
+    usual_sampling = Sampling()
+    for name in ("temperature", "top_k", "top_p", "seed"):
+        value = getattr(sampling, name)
+        if value != getattr(usual_sampling, name):
+            raise RequestError(
+                f"{name}={value!r} has no effect with beam={beam!r}: beam search draws nothing; leave one out."
+            )
+    return Beam(beam, n_best, length_penalty)
 
 
 def _is_number(value: object) -> bool:

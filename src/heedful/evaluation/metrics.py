@@ -44,6 +44,8 @@ class Metric:
     """(e,): how far each example pulls the metric, times e, with a mean of 0. None: found by leaving it out."""
     of_pairs: bool = False
     """Whether the gold and the predicted class are all that counts, so that examples with the same two are alike."""
+    signature: str = ""
+    """What tells apart the ways in which others compute a metric of this name; "": nothing."""
 
     @property
     def sign(self) -> int:
@@ -56,7 +58,8 @@ class Metric:
 
     def stated(self) -> dict[str, Any]:
         """What manifest.json says of it, so that a report needs no code of the objective."""
-        return {"name": self.name, "title": self.title, "higher_is_better": self.higher_is_better}
+        said = {"name": self.name, "title": self.title, "higher_is_better": self.higher_is_better}
+        return {**said, "signature": self.signature} if self.signature else said
 
 
 def mean_of(name: str, title: str, higher_is_better: bool, column: str, bounds: Bounds = (None, None)) -> Metric:

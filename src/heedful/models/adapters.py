@@ -436,19 +436,19 @@ def merge(transformer: Transformer) -> Merged:
     composition = transformer.active
     if composition is None:
         raise RequestError("no adapter is in use, so there is nothing to merge.")
-    others = [name for name, head in transformer.head_shapes.items() if _parsed(head.adapters) != composition]
-    kept = [name for name in transformer.adapters if name not in names_of(composition)]
-    if others or kept:
-        what = f"the head {others[0]!r}" if others else f"the adapter {kept[0]!r}"
-        raise RequestError(
-            f"{composition}: cannot become a part of the weights, as {what} would then read another body; load "
-            "the model without it (body_only leaves heads away), or merge first."
-        )
     for name in names_of(composition):
         if not isinstance(transformer.adapter_shapes[name], LowRankShape):
             raise RequestError(
                 f"adapter {name!r} is a bottleneck, which cannot be a part of the weights; only LoRA can."
             )
+    others = [name for name, head in transformer.head_shapes.items() if _parsed(head.adapters) != composition]
+    kept = [name for name in transformer.adapters if name not in names_of(composition)]
+    if others or kept:
+        what = f"the head {others[0]!r}" if others else f"the adapter {kept[0]!r}"
+        raise RequestError(
+            f"{composition}: cannot become a part of the weights, as {what} would then read another body; load the "
+            "model with this adapter alone (head=False leaves an adapter's head away), and merge that."
+        )
     before: list[tuple[nn.Linear, Tensor]] = []
     for layer, module in enumerate(transformer.body.blocks):
         block = cast(Block, module)

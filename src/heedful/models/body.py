@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.models.batch import Batch
-from heedful.nn.blocks import Kept
+from heedful.nn.blocks import Kept, MemoryMask
 
 
 class States(NamedTuple):
@@ -45,6 +45,21 @@ class Memory:
     """As in `Batch`."""
     blocks_bs: Tensor | None = None
     """As in `Batch`; the text of a block sees the memory of the block with the same number."""
+    beside: "Memory | None" = None
+    """A second memory, for a body whose blocks look at two."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.states_bsm)
+
+    def reorder(self, index_b: Tensor) -> "Memory":
+        """Row i becomes what row index_b[i] was; a row may be taken several times, or not at all."""
+        return Memory(
+            self.states_bsm[index_b],
+            None if self.real_bs is None else self.real_bs[index_b],
+            None if self.blocks_bs is None else self.blocks_bs[index_b],
+            None if self.beside is None else self.beside.reorder(index_b),
+        )
 
 
 @dataclass(frozen=True)
@@ -59,7 +74,11 @@ class Cache:
     """Of the tokens so far; None: there are none yet."""
     real_bs: Tensor | None = None
     """As in `Batch`."""
-    memory_mask: Tensor | None = None
+    memory_mask: MemoryMask = None
+
+    @property
+    def rows(self) -> int:
+        return 0 if self.positions_bs is None else len(self.positions_bs)
 
     @property
     def tokens(self) -> int:
@@ -72,10 +91,10 @@ class Cache:
             tuple(kept.reorder(index_b) for kept in self.layers),
             None if self.positions_bs is None else self.positions_bs[index_b],
             None if self.real_bs is None else self.real_bs[index_b],
-            None if self.memory_mask is None else self.memory_mask[index_b],
+            _reorder_mask(self.memory_mask, index_b),
         )
 
-    def extend(self, batch: Batch, positions: Tensor, memory_mask: Tensor | None) -> "Cache":
+    def extend(self, batch: Batch, positions: Tensor, memory_mask: MemoryMask) -> "Cache":
         """With the places of the batch's tokens added; their keys and values are the blocks' to add."""
         real_bs, positions_bs = batch.real_bt, positions.expand(batch.ids_bt.shape)
         if self.positions_bs is not None:
@@ -87,3 +106,9 @@ class Cache:
                 real_bs = torch.cat([past, new], dim=1)
             positions_bs = torch.cat([self.positions_bs, positions_bs], dim=1)
         return replace(self, positions_bs=positions_bs, real_bs=real_bs, memory_mask=memory_mask)
+
+
+def _reorder_mask(mask: MemoryMask, index_b: Tensor) -> MemoryMask:
+    if isinstance(mask, tuple):
+        return tuple(None if m is None else m[index_b] for m in mask)
+    return None if mask is None else mask[index_b]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from heedful.models.transformer import Transformer
+from torch import nn
 
 _BYTES = 4
 
@@ -30,6 +30,16 @@ class Inventory:
         return sum(p.count for p in self.parts if p.trainable)
 
     @property
+    def by_part(self) -> dict[str, int]:
+        """How many parameters each part of the model has: "body", "heads", "encoder", …; one that several parts share
+        is counted once, where it is first."""
+        counts: dict[str, int] = {}
+        for p in self.parts:
+            part = p.name.split(".")[0]
+            counts[part] = counts.get(part, 0) + p.count
+        return counts
+
+    @property
     def weight_bytes(self) -> int:
         return _BYTES * self.total
 
@@ -39,7 +49,5 @@ class Inventory:
         return self.weight_bytes + 3 * _BYTES * self.trainable
 
 
-def take_inventory(transformer: Transformer) -> Inventory:
-    return Inventory(
-        tuple(Part(n, tuple(p.shape), p.numel(), p.requires_grad) for n, p in transformer.named_parameters())
-    )
+def take_inventory(model: nn.Module) -> Inventory:
+    return Inventory(tuple(Part(n, tuple(p.shape), p.numel(), p.requires_grad) for n, p in model.named_parameters()))

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from heedful.models.batch import Batch
 from heedful.models.body import Cache
+from heedful.models.shape import Shape
 from heedful.models.transformer import LAST, Transformer
 
 
@@ -19,18 +20,24 @@ class NextToken:
     def __call__(self, ids_bn: Tensor, real_bn: Tensor | None, cache: Cache | None) -> tuple[Tensor, Cache]:
         """The scores (b, v) of what follows the last token. `real_bn` is False on padding, which may stand before the
         first tokens alone: every text is counted from its own first token. None: there is none."""
-        cache, shape = Cache() if cache is None else cache, self.transformer.shape
-        positions_bn = None
-        if shape.positions_from == "pad" and shape.pad_id is not None:  # such a body counts past padding by itself
-            ids_bn = ids_bn if real_bn is None else ids_bn.masked_fill(~real_bn, shape.pad_id)
-        elif real_bn is not None or cache.real_bs is not None:
-            positions_bn = _count(ids_bn, real_bn, cache)
-        batch = Batch(ids_bn, real_bn, positions_bt=positions_bn)
+        cache = Cache() if cache is None else cache
+        batch = place(self.transformer.shape, ids_bn, real_bn, cache)
         states = self.transformer.body(batch, LAST, cache=cache)
         table_vd = self.transformer.body.embeddings.token.weight
         scores_bv: Tensor = self.transformer.heads[self.head](states.last[:, 0], table_vd)
         assert states.cache is not None
         return scores_bv, states.cache
+
+
+def place(shape: Shape, ids_bn: Tensor, real_bn: Tensor | None, cache: Cache) -> Batch:
+    """New tokens after those of a cache, counted from the first token of each text: padding is passed over, wherever it
+    stands."""
+    positions_bn = None
+    if shape.positions_from == "pad" and shape.pad_id is not None:  # such a body counts past padding by itself
+        ids_bn = ids_bn if real_bn is None else ids_bn.masked_fill(~real_bn, shape.pad_id)
+    elif real_bn is not None or cache.real_bs is not None:
+        positions_bn = _count(ids_bn, real_bn, cache)
+    return Batch(ids_bn, real_bn, positions_bt=positions_bn)
 
 
 def _count(ids_bn: Tensor, real_bn: Tensor | None, cache: Cache) -> Tensor:

@@ -31,8 +31,11 @@ class Shape:
     """Post-norm: each sublayer's sum is normalised. Pre-norm: each sublayer's input is, and the last states are."""
     embedding_norm: bool = True
     """Whether the embeddings are normalised before the first block."""
-    position_kind: Literal["learned", "sinusoidal", "none"] = "learned"
-    """What is added to the token's embedding ("rotary" is a kind of attention)."""
+    embedding_scale: bool = False
+    """Whether a token's embedding is multiplied by √width before positions are added ("Attention Is All You Need")."""
+    position_kind: Literal["learned", "sinusoidal", "sinusoidal-halves", "none"] = "learned"
+    """What is added to the token's embedding ("rotary" is a kind of attention). In halves: all sines, then all cosines
+    (Marian), instead of each sine beside its cosine."""
     positions_from: Literal["zero", "pad"] = "zero"
     """Where positions are counted from: 0, or pad_id + 1 over the tokens that are not padding (RoBERTa)."""
     attention: str = "dot-product"
@@ -76,8 +79,8 @@ def contradiction(shape: Shape, called: Callable[[str], str] = str) -> str:
             f'{called("attention")} = "rotary" turns pairs of numbers, and {called("width")} = {width} among '
             f"{called('heads')} = {heads} leaves each an odd {width // heads}"
         )
-    if shape.position_kind == "sinusoidal" and width % 2:
-        return f'{called("position_kind")} = "sinusoidal" needs an even {called("width")}, not {width}'
+    if shape.position_kind.startswith("sinusoidal") and width % 2:
+        return f'{called("position_kind")} = "{shape.position_kind}" needs an even {called("width")}, not {width}'
     if shape.attention == "synthesizer-random" and shape.positions > _MOST_SCORED:
         return (
             f'{called("attention")} = "synthesizer-random" has a score for each pair of positions, and '
@@ -118,6 +121,9 @@ class Head:
     """Of a classifier that reads every state: the network that makes one feature of them."""
     recurrent_width: int | None = None
     """Of its output, each way; None: the body's width, or half of it where there are two ways."""
+    recalls: bool = False
+    """Of a language model that answers questions: whether it says what it recalls, which may be nothing, and a marker
+    before each answer."""
     temperature: float = 1.0
     """What its scores were divided by when it was calibrated: its weights hold that already."""
 

@@ -14,7 +14,7 @@ from heedful.models.kinds import ATTENTION_KINDS
 from heedful.models.shape import Shape
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.attention import MemoryAttention
-from heedful.nn.blocks import FUSED, Block, FeedForward, Kept, Kernels, Read, narrow
+from heedful.nn.blocks import FUSED, Block, FeedForward, Kept, Kernels, MemoryMask, MemoryStates, Read, narrow
 from heedful.nn.embeddings import Embeddings
 from heedful.nn.heads import Pooler
 from heedful.nn.initial import Scale
@@ -23,14 +23,19 @@ from heedful.nn.norms import LayerNorm, PostNorm, PreNorm, Residual
 from heedful.nn.positions import SinusoidalPositions
 
 Draw = Callable[[torch.Generator], None]
+MakeBlock = Callable[[Shape, int, Kernels], nn.Module]
+"""Of a shape, the number of the layer, and which of two equal computations runs: a module that is called, and draws its
+weights, as `Block` does."""
 
 
 class Stack(nn.Module):
-    def __init__(self, shape: Shape, kernels: Kernels = FUSED) -> None:
+    def __init__(self, shape: Shape, kernels: Kernels = FUSED, block: MakeBlock | None = None) -> None:
+        """`block`: how a layer is made; None: as `make_block` does."""
         super().__init__()
         self.shape = shape
         self.embeddings = make_embeddings(shape, kernels)
-        self.blocks = nn.ModuleList(make_block(shape, layer, kernels) for layer in range(shape.layers))
+        block = block or make_block
+        self.blocks = nn.ModuleList(block(shape, layer, kernels) for layer in range(shape.layers))
         # In post-norm wiring the stream is normalised after every sublayer; in pre-norm wiring it never was.
         self.norm = LayerNorm(shape.width, shape.norm_eps, kernels.normalise) if shape.norm == "pre" else None
         self.pooler = Pooler(shape.width) if shape.pooler else None
@@ -53,7 +58,7 @@ class Stack(nn.Module):
         self._check(batch, memory, cache)
         positions = self._positions(batch, cache)
         x_btd: Tensor = self._embed(batch, positions) if below is None else below.x_btd
-        memory_bsm = None if memory is None else memory.states_bsm
+        memory_bsm = None if memory is None else _memory_states(memory)
         memory_mask = _memory_mask(batch, memory) if cache is None or not cache.layers else cache.memory_mask
         past: tuple[Kept, ...] = ()
         places, real_bs = (positions, positions), batch.real_bt
@@ -119,8 +124,10 @@ class Stack(nn.Module):
             raise ValueError("packed texts cannot go on from a cache")
         if batch.blocks_bt is not None and batch.positions_bt is None:
             raise ValueError("packed texts need their positions: they are not counted along the row")
-        if memory is not None and (memory.blocks_bs is None) != (batch.blocks_bt is None):
-            raise ValueError("of a packed text and its memory, both need their blocks")
+        while memory is not None:
+            if (memory.blocks_bs is None) != (batch.blocks_bt is None):
+                raise ValueError("of a packed text and its memory, both need their blocks")
+            memory = memory.beside
 
     def _positions(self, batch: Batch, cache: Cache | None) -> Tensor:
         """(t), or each text's own (b, t)."""
@@ -169,43 +176,61 @@ def make_embeddings(shape: Shape, kernels: Kernels) -> Embeddings:
         # Where positions are counted from the padding's, it stands at its own; neither row gets a gradient.
         pad_position = shape.pad_id if shape.positions_from == "pad" else None
         position = nn.Embedding(shape.positions, shape.width, padding_idx=pad_position)
-    elif shape.position_kind == "sinusoidal":
-        position = SinusoidalPositions(shape.width)
+    elif shape.position_kind.startswith("sinusoidal"):
+        position = SinusoidalPositions(shape.width, shape.position_kind == "sinusoidal-halves")
     return Embeddings(
         nn.Embedding(shape.vocabulary, shape.width, padding_idx=shape.pad_id),
         position,
         nn.Embedding(shape.segments, shape.width) if shape.segments else None,
         LayerNorm(shape.width, shape.norm_eps, kernels.normalise) if shape.embedding_norm else None,
         shape.embedding_dropout,
+        math.sqrt(shape.width) if shape.embedding_scale else 1.0,
     )
 
 
 def make_block(shape: Shape, layer: int, kernels: Kernels) -> Block:
-    def around(dropout: float) -> Residual:
-        norm = LayerNorm(shape.width, shape.norm_eps, kernels.normalise)
-        return PreNorm(norm, dropout) if shape.norm == "pre" else PostNorm(norm, dropout)
-
-    if shape.attention not in ATTENTION_KINDS:
-        raise ValueError(f"there is no attention {shape.attention!r}; choose {', '.join(ATTENTION_KINDS)}")
     memory_attention = around_memory = None
     if shape.memory_width is not None:
-        memory_attention = MemoryAttention(
-            shape.width, shape.memory_width, shape.heads, shape.attention_dropout, kernels.attend
-        )
-        around_memory = around(shape.attention_output_dropout)
+        memory_attention = make_memory_attention(shape, shape.memory_width, kernels)
+        around_memory = make_residual(shape, shape.attention_output_dropout, kernels)
     return Block(
-        ATTENTION_KINDS[shape.attention].make(shape, layer, kernels),
+        make_attention(shape, layer, kernels),
         FeedForward(shape.width, shape.inner, ACTIVATIONS[shape.activation]),
-        around(shape.attention_output_dropout),
-        around(shape.dropout),
+        make_residual(shape, shape.attention_output_dropout, kernels),
+        make_residual(shape, shape.dropout, kernels),
         memory_attention,
         around_memory,
     )
 
 
-def _memory_mask(batch: Batch, memory: Memory | None) -> Tensor | None:
+def make_attention(shape: Shape, layer: int, kernels: Kernels) -> nn.Module:
+    if shape.attention not in ATTENTION_KINDS:
+        raise ValueError(f"there is no attention {shape.attention!r}; choose {', '.join(ATTENTION_KINDS)}")
+    return ATTENTION_KINDS[shape.attention].make(shape, layer, kernels)
+
+
+def make_memory_attention(shape: Shape, memory_width: int, kernels: Kernels) -> MemoryAttention:
+    return MemoryAttention(shape.width, memory_width, shape.heads, shape.attention_dropout, kernels.attend)
+
+
+def make_residual(shape: Shape, dropout: float, kernels: Kernels) -> Residual:
+    norm = LayerNorm(shape.width, shape.norm_eps, kernels.normalise)
+    return PreNorm(norm, dropout) if shape.norm == "pre" else PostNorm(norm, dropout)
+
+
+def _memory_states(memory: Memory) -> MemoryStates:
+    return memory.states_bsm if memory.beside is None else (memory.states_bsm, memory.beside.states_bsm)
+
+
+def _memory_mask(batch: Batch, memory: Memory | None) -> MemoryMask:
     if memory is None:
         return None
+    if memory.beside is not None:
+        return _one_mask(batch, memory), _one_mask(batch, memory.beside)
+    return _one_mask(batch, memory)
+
+
+def _one_mask(batch: Batch, memory: Memory) -> Tensor | None:
     if memory.blocks_bs is not None and batch.blocks_bt is not None:
         return block_mask(batch.blocks_bt, memory.blocks_bs)
     return None if memory.real_bs is None else padding_mask(memory.real_bs)

@@ -20,5 +20,6 @@ ACTIVATIONS: dict[str, Activation] = {
     "leaky_relu": F.leaky_relu,
     "relu": F.relu,
     "silu": F.silu,
+    "swish": F.silu,  # as Marian calls it
     "tanh": torch.tanh,
 }

@@ -10,7 +10,7 @@ A kind of self-attention is a module that is called as `MultiHeadAttention` is a
 """
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +31,16 @@ class KeysValues(NamedTuple):
 
     def reorder(self, index_b: Tensor) -> "KeysValues":
         """Row i becomes what row index_b[i] was; a row may be taken several times, or not at all."""
-        return KeysValues(self.k_bhsk[index_b], self.v_bhsk[index_b])
+        # Copies whole rows, which is faster on a CPU than indexing with a tensor.
+        return KeysValues(self.k_bhsk.index_select(0, index_b), self.v_bhsk.index_select(0, index_b))
+
+
+class Keeps(Protocol):
+    """What is kept of something that was looked at, a row for each text: `KeysValues`, or several of them."""
+
+    def reorder(self, index_b: Tensor) -> Self:
+        """Row i becomes what row index_b[i] was; a row may be taken several times, or not at all."""
+        ...
 
 
 class Attended(NamedTuple):
@@ -108,6 +117,9 @@ def attend_by_scores(
     return y_bhtk, weights_bhts if want_weights else None
 
 
+_MOST_SCORES = 512 * 512
+
+
 def fused_dot_product(
     q_bhtk: Tensor,
     k_bhsk: Tensor,
@@ -120,9 +132,12 @@ def fused_dot_product(
 ) -> tuple[Tensor, Tensor | None]:
     """The twin of `dot_product` through PyTorch's fused kernel, which never holds the weights in memory.
 
-    On a CPU there is none with dropout, and what PyTorch does instead is slower than the reference.
+    On a CPU there is none with dropout, and what PyTorch does instead is slower than the reference; and the one for
+    bfloat16 is slower backward than the reference (docs/log.md), but for the memory that this takes with long texts.
     """
-    if want_weights or (dropout and q_bhtk.device.type == "cpu"):
+    on_cpu = q_bhtk.device.type == "cpu"
+    narrow = q_bhtk.dtype == torch.bfloat16 and q_bhtk.shape[2] * k_bhsk.shape[2] <= _MOST_SCORES
+    if want_weights or (on_cpu and (dropout or narrow)):
         return dot_product(q_bhtk, k_bhsk, v_bhsk, mask, places, dropout, want_weights, bias)
     if bias is not None:
         mask = (bias if mask is None else torch.where(mask, bias, -torch.inf)).to(q_bhtk.dtype)
@@ -258,6 +273,16 @@ def linear_maps(module: nn.Module) -> dict[str, int]:
         elif isinstance(part, nn.Linear):
             maps.setdefault(f"{name}.weight".lstrip("."), 3 if isinstance(part, Projections) else 1)
     return maps
+
+
+@torch.no_grad()
+def draw_glorot(module: nn.Module, generator: torch.Generator) -> None:
+    """U(−√(6/(n+m)), √(6/(n+m))) for every map from n to m inside (Glorot and Bengio, 2010), as translation models are
+    drawn. Maps that are stored on top of each other are drawn as if each were alone; biases stay as they are."""
+    for name, maps in linear_maps(module).items():
+        weight = module.get_parameter(name)
+        bound = math.sqrt(6 / (weight.shape[1] + weight.shape[0] // maps))
+        weight.uniform_(-bound, bound, generator=generator)
 
 
 def split_heads(x_btd: Tensor, heads: int) -> Tensor:

@@ -7,13 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.activations import Activation
-from heedful.nn.attention import DotProduct, KeysValues, MemoryAttention, Places, dot_product, fused_dot_product
+from heedful.nn.attention import DotProduct, Keeps, KeysValues, Places, dot_product, fused_dot_product
 from heedful.nn.initial import Scale, draw_linear
 from heedful.nn.linear import Linear
 from heedful.nn.norms import Normalise, Residual, fused_layer_norm, layer_norm
 
 Read = slice | Tensor
 """Which rows of a text are computed: those of a slice; or one for each text, by its index (b), or several (b, r)."""
+MemoryStates = Tensor | tuple[Tensor, ...]
+MemoryMask = Tensor | tuple[Tensor | None, ...] | None
+"""States of a memory, or of several for an attention that looks at several; and who may look at them."""
 
 
 class Kernels(NamedTuple):
@@ -48,7 +51,7 @@ class Kept(NamedTuple):
     """What one block keeps of what it looked at: of the text itself, and of the memory."""
 
     own: KeysValues
-    memory: KeysValues | None
+    memory: Keeps | None
 
     def reorder(self, index_b: Tensor) -> "Kept":
         return Kept(self.own.reorder(index_b), None if self.memory is None else self.memory.reorder(index_b))
@@ -64,7 +67,8 @@ class BlockOutput(NamedTuple):
 class Block(nn.Module):
     """The `Residual`s decide between pre- and post-norm, and hold the slots for adapters.
 
-    `attention` is any kind of self-attention, see `heedful.nn.attention`.
+    `attention` is any kind of self-attention, see `heedful.nn.attention`; `memory_attention` is called as
+    `MemoryAttention` is.
     """
 
     def __init__(
@@ -73,7 +77,7 @@ class Block(nn.Module):
         feed_forward: FeedForward,
         around_attention: Residual,
         around_feed_forward: Residual,
-        memory_attention: MemoryAttention | None = None,
+        memory_attention: nn.Module | None = None,
         around_memory_attention: Residual | None = None,
     ) -> None:
         super().__init__()
@@ -90,24 +94,19 @@ class Block(nn.Module):
         mask: Tensor | None = None,
         places: Places | None = None,
         read: Read | None = None,
-        memory_bsm: Tensor | None = None,
-        memory_mask: Tensor | None = None,
+        memory_bsm: MemoryStates | None = None,
+        memory_mask: MemoryMask = None,
         past: Kept | None = None,
         want_weights: bool = False,
     ) -> BlockOutput:
         """`read`: compute only these rows of the output, exactly; they still look at the whole text. `past`: what was
         kept of the tokens that stand before x, and of the memory. Without places, tokens are counted from 0."""
-        h = self.around_attention.enter(x_btd)
+        h, whole = self.around_attention.enter(x_btd), None
+        if read is not None:
+            h, whole, mask, places = narrow_text(h, mask, places, read)
+            x_btd, memory_mask = narrow(x_btd, read), narrow_memory_mask(memory_mask, read)
         own = None if past is None else past.own
-        if read is None:
-            y, weights, own = self.attention(h, None, mask, places, own, want_weights)
-        else:
-            if places is None:
-                t = torch.arange(h.shape[1], device=h.device)
-                places = t, t
-            places = narrow_places(places[0], read), places[1]
-            x_btd, mask, memory_mask = narrow(x_btd, read), narrow_mask(mask, read), narrow_mask(memory_mask, read)
-            y, weights, own = self.attention(narrow(h, read), h, mask, places, own, want_weights)
+        y, weights, own = self.attention(h, whole, mask, places, own, want_weights)
         x_btd = self.around_attention.leave(y, x_btd)
         memory_weights = from_memory = None
         if self.memory_attention is not None and self.around_memory_attention is not None:
@@ -124,11 +123,21 @@ class Block(nn.Module):
     def draw(self, generator: torch.Generator, scale: Scale) -> None:
         self.attention.draw(generator, scale)  # type: ignore[operator]
         if self.memory_attention is not None:
-            self.memory_attention.draw(generator, scale)
+            self.memory_attention.draw(generator, scale)  # type: ignore[operator]
         self.feed_forward.draw(generator, scale)
         for wiring in (self.around_attention, self.around_memory_attention, self.around_feed_forward):
             if wiring is not None:
                 wiring.draw(generator)
+
+
+def narrow_text(
+    x_btd: Tensor, mask: Tensor | None, places: Places | None, read: Read
+) -> tuple[Tensor, Tensor, Tensor | None, Places]:
+    """What self-attention is given for the rows that are read: these rows, the whole text, their mask and places."""
+    if places is None:
+        t = torch.arange(x_btd.shape[1], device=x_btd.device)
+        places = t, t
+    return narrow(x_btd, read), x_btd, narrow_mask(mask, read), (narrow_places(places[0], read), places[1])
 
 
 def narrow(x_btd: Tensor, read: Read) -> Tensor:
@@ -153,6 +162,11 @@ def narrow_mask(mask: Tensor | None, read: Read) -> Tensor | None:
         return mask[..., read, :]
     texts = torch.zeros_like(_texts(read)) if len(mask) == 1 else _texts(read)
     return mask.transpose(1, 2)[texts, _rows(read)].transpose(1, 2)
+
+
+def narrow_memory_mask(mask: MemoryMask, read: Read) -> MemoryMask:
+    """The same for each memory."""
+    return tuple(narrow_mask(m, read) for m in mask) if isinstance(mask, tuple) else narrow_mask(mask, read)
 
 
 def _rows(read: Tensor) -> Tensor:

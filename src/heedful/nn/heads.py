@@ -129,3 +129,22 @@ class LanguageModelHead(nn.Module):
 
     def draw(self, generator: torch.Generator, sigma: float) -> None:
         """The table is the body's to draw."""
+
+
+class TargetHead(nn.Module):
+    """W x + b, the scores of the target's tokens. W is a token table (tied), passed in, or a matrix of its own."""
+
+    def __init__(self, width: int, vocabulary: int, tied: bool = True, bias: bool = False) -> None:
+        super().__init__()
+        self.weight = None if tied else nn.Parameter(torch.empty(vocabulary, width))
+        self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
+
+    def forward(self, x_btd: Tensor, table_vd: Tensor) -> Tensor:
+        return nn.functional.linear(x_btd, table_vd if self.weight is None else self.weight, self.bias)
+
+    @torch.no_grad()
+    def draw(self, generator: torch.Generator, sigma: float) -> None:
+        if self.weight is not None:
+            self.weight.normal_(0.0, sigma, generator=generator)
+        if self.bias is not None:
+            self.bias.zero_()

@@ -20,21 +20,26 @@ def angles(positions: Tensor, d: int, base: float = 10000.0) -> Tensor:
     return positions.cpu().double()[..., None] * frequencies(d, base)
 
 
-def sinusoidal(positions: Tensor, d: int) -> Tensor:
-    """ "Attention Is All You Need", section 3.5: PE(p, 2i) = sin(p ω_i), PE(p, 2i+1) = cos(p ω_i). (…, d), double."""
+def sinusoidal(positions: Tensor, d: int, halves: bool = False) -> Tensor:
+    """ "Attention Is All You Need", section 3.5: PE(p, 2i) = sin(p ω_i), PE(p, 2i+1) = cos(p ω_i). (…, d), double.
+
+    `halves`: the same numbers with all sines first, then all cosines, as tensor2tensor and Marian have them.
+    """
     angle = angles(positions, d)
+    if halves:
+        return torch.cat([angle.sin(), angle.cos()], dim=-1)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
 
 
 class SinusoidalPositions(nn.Module):
     """In the place of a table of positions: nothing to learn, and no position is too far."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, halves: bool = False) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.halves = width, halves
 
     def forward(self, positions: Tensor) -> Tensor:
-        return sinusoidal(positions, self.width).to(positions.device)
+        return sinusoidal(positions, self.width, self.halves).to(positions.device)
 
 
 def rotate(x_bhtk: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:

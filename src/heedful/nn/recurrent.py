@@ -1,4 +1,5 @@
-"""Recurrent networks that read the states of a text one after another, and the head that stands on what they end with.
+"""Recurrent networks that read the states of a text one after another: for a head that stands on what they end with, or
+for a decoder (`recurrent_attention`) that looks at all their states.
 
 LSTM (Hochreiter and Schmidhuber, 1997; the forget gate is younger), each gate with its own W, b, U, b′:
     i, f, o = σ(W x_t + b + U h_{t−1} + b′),  g = tanh(W x_t + b + U h_{t−1} + b′)
@@ -13,11 +14,11 @@ Letters: b texts, t tokens, d the width of a state, f that of a feature, x direc
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from heedful.nn.heads import LinearHead, TwoLayerHead
 
@@ -45,23 +46,66 @@ class Recurrent(nn.Module):
 
         In the precision of its weights, whatever is cast around it: the errors of a long text add up.
         """
-        with torch.autocast(x_btd.device.type, enabled=False), self._kernels(x_btd):
+        with torch.autocast(x_btd.device.type, enabled=False), _kernels(self, x_btd):
             x_btd = x_btd.to(next(self.rnn.parameters()).dtype)
             _, end = self.rnn(x_btd if real_bt is None else _without_padding(x_btd, real_bt))
         h_xbh: Tensor = end[0] if isinstance(end, tuple) else end
         return torch.cat(list(h_xbh), dim=1)
 
-    def _kernels(self, x_btd: Tensor) -> AbstractContextManager[None]:
-        """cuDNN gives no gradients outside training, where a probe may ask for them."""
-        asked = x_btd.is_cuda and torch.is_grad_enabled() and not self.training
-        return torch.backends.cudnn.flags(enabled=False) if asked else nullcontext()
-
-    @torch.no_grad()
     def draw(self, generator: torch.Generator) -> None:
-        """U(−1/√h, 1/√h), biases too: a state goes through the same matrix at every token."""
-        bound = self.rnn.hidden_size**-0.5
-        for parameter in self.rnn.parameters():
-            parameter.uniform_(-bound, bound, generator=generator)
+        draw_uniform(self.rnn, generator, self.rnn.hidden_size)
+
+
+class Encoding(NamedTuple):
+    states_btf: Tensor
+    """The outputs of the top layer, those of both directions side by side; zeros on padding."""
+    h_lbf: Tensor
+    """Where each layer ended: after the last token, and the one that reads backwards after the first."""
+    c_lbf: Tensor | None
+    """The same of an LSTM's c."""
+
+
+class RecurrentEncoder(nn.Module):
+    """Every state of a text, and where its reading ended; in several layers, one on top of the other."""
+
+    def __init__(self, kind: RecurrentKind, width: int, each_way: int, layers: int = 1, dropout: float = 0.0) -> None:
+        """`dropout`: between layers."""
+        super().__init__()
+        ways, network = 2 if kind.startswith("bi") else 1, nn.LSTM if kind.endswith("lstm") else nn.GRU
+        between = dropout if layers > 1 else 0.0
+        self.rnn = network(width, each_way, layers, batch_first=True, bidirectional=ways == 2, dropout=between)
+        self.ways, self.width = ways, ways * each_way
+        """x, f"""
+
+    def forward(self, x_btd: Tensor, real_bt: Tensor | None = None) -> Encoding:
+        """`real_bt` as in `Recurrent.forward`."""
+        with _kernels(self, x_btd):
+            out, end = self.rnn(x_btd if real_bt is None else _without_padding(x_btd, real_bt))
+        if real_bt is not None:
+            out, _ = pad_packed_sequence(out, batch_first=True, total_length=x_btd.shape[1])
+        h, c = end if isinstance(end, tuple) else (end, None)
+        return Encoding(out, self._ends(h), None if c is None else self._ends(c))
+
+    def _ends(self, end: Tensor) -> Tensor:
+        """(l, b, f) of (l·x, b, h), in which the directions of a layer follow each other."""
+        n, b, h = end.shape
+        return end.view(n // self.ways, self.ways, b, h).movedim(1, 2).flatten(2)
+
+    def draw(self, generator: torch.Generator) -> None:
+        draw_uniform(self.rnn, generator, self.rnn.hidden_size)
+
+
+@torch.no_grad()
+def draw_uniform(module: nn.Module, generator: torch.Generator, width: int) -> None:
+    """U(−1/√h, 1/√h), biases too: a state goes through the same matrix at every token."""
+    for parameter in module.parameters():
+        parameter.uniform_(-(width**-0.5), width**-0.5, generator=generator)
+
+
+def _kernels(module: nn.Module, x_btd: Tensor) -> AbstractContextManager[None]:
+    """cuDNN gives no gradients outside training, where a probe may ask for them."""
+    asked = x_btd.is_cuda and torch.is_grad_enabled() and not module.training
+    return torch.backends.cudnn.flags(enabled=False) if asked else nullcontext()
 
 
 def _without_padding(x_btd: Tensor, real_bt: Tensor) -> PackedSequence:

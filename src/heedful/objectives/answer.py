@@ -2,11 +2,14 @@
 
 A question is a row    begin question M answer M    of which the answer is asked for (M: the mask token, or the one that
 ends a text). Text to be read beside them, such as a line about each person, is a row    begin subject window M    in
-which what follows the subject, the first sentence of a document, is asked for.
+which what follows the subject, the first sentence of a document, is asked for. A model that is to recall what it has
+read before it answers gets the question as    begin question M document M answer M    with all but the question asked
+for; the document is the one whose subject the question names, or nothing where there is none.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal, cast
 
@@ -18,17 +21,17 @@ from pydantic import Field
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
 from heedful.data.questions import Questions, load_questions
-from heedful.decoding.generate import Continuation
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import fill_in, mean_of, ratio_of
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.asking import ANSWER_TOKENS, question_form, say_answers, spelled
+from heedful.objectives.asking import ANSWER_TOKENS, Answered, question_form, say_answers, spelled
 from heedful.objectives.causal import require_causal
 from heedful.objectives.collate import collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, whole
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
+from heedful.objectives.recalling import subjects_of
 from heedful.objectives.texts import Parts, TextReader, at_least_float32, in_parts
 from heedful.objectives.words import Ints, Row
 from heedful.recipes.schema import ObjectiveTable, Recipe
@@ -52,6 +55,9 @@ class AnswerTable(ObjectiveTable):
     """Of the documents that are read in windows, the share that is read whole."""
     subject_first: bool = True
     """Whether what follows the subject is asked for, and not the subject."""
+    recall: bool = False
+    """With a corpus: whether the model says the document on the subject of a question, from memory, before it answers.
+    It learns that from the training questions that name a subject."""
     answer_tokens: int = Field(ANSWER_TOKENS, ge=1)
     """The longest answer that is waited for."""
 
@@ -70,6 +76,8 @@ class Answer(Objective):
         self.recipe, self.seed, self.data, self.text, self.table = recipe, seed, data, text, recipe.objective
         self.known = set(data["train"].answers)
         self._orders: dict[str, tuple[int, Ints]] = {}
+        self.notes: list[str] = []
+        self.is_sample = False
 
     @staticmethod
     def check(recipe: Recipe) -> None:
@@ -77,6 +85,9 @@ class Answer(Objective):
             raise RequestError('training.batch_tokens means nothing with objective.kind = "answer"; use batch_size.')
         if recipe.data.corpora and recipe.training.batch_size < 2:
             raise RequestError("training.batch_size = 1 has no room for text beside a question; raise it.")
+        assert isinstance(recipe.objective, AnswerTable)
+        if recipe.objective.recall and not recipe.data.corpora:
+            raise RequestError("objective.recall = true needs text that can be recalled; name it in data.corpus.")
 
     # The data
 
@@ -105,7 +116,8 @@ class Answer(Objective):
             prints["corpus"] = self.text.fingerprints()["train"]
         name = self.recipe.data.name or self.recipe.data.train
         sizes = {split: len(some) for split, some in self.data.items()}
-        return {"name": name, "sizes": sizes, "fingerprints": prints, "usage": "heedful probe knowledge {model}"}
+        usage = "heedful probe knowledge {model}"
+        return {"name": name, "sizes": sizes, "fingerprints": prints, "usage": usage, "notes": self.notes}
 
     def examples(self, name: str) -> list[dict[str, Any]]:
         some = self.data[name]
@@ -119,7 +131,9 @@ class Answer(Objective):
 
     def sample(self, rows: int) -> "Answer":
         few = {name: Questions(*(v[:rows] for v in vars(some).values())) for name, some in self.data.items()}
-        return Answer(self.recipe, self.seed, few, None if self.text is None else self.text.sample())
+        made = Answer(self.recipe, self.seed, few, None if self.text is None else self.text.sample())
+        made.is_sample = True
+        return made
 
     # The model
 
@@ -139,6 +153,8 @@ class Answer(Objective):
             raise RequestError(
                 'objective.kind = "answer" needs a tokenizer with a mask token, or one that ends a text.'
             )
+        heads = checkpoint.transformer.head_shapes
+        heads[HEAD] = replace(heads[HEAD], recalls=self.table.recall)
         self.form, self.tokenizer, self.pad_id = form, tokenizer, shape.pad_id
         self.marker, self.begin = form.marker, list(form.begin)
         self.asked: dict[str, list[tuple[Ints, Ints]]] = {}
@@ -153,12 +169,15 @@ class Answer(Objective):
                     )
         self.spelled = set(spelled(tokenizer, sorted(self.known)))
         self.read_rows: Stretches | None = None
+        self.train_rows = [_row(before, after) for before, after in self.asked["train"]]
         self.known_text = ""
         if self.text is not None:
             self.read_rows = whole(self.text.open_all(tokenizer, store))
             self.known_text = "\n".join(self.text.texts())
             if tokenizer.lowercase:
                 self.known_text = self.known_text.lower()
+            if self.table.recall:
+                self._recall()
         wanted = 0 if self.read_rows is None else round(self.table.reading * table.batch_size)
         self.text_rows = min(table.batch_size - 1, wanted)  # something is asked in every step
         self.question_rows = table.batch_size - self.text_rows
@@ -167,6 +186,37 @@ class Answer(Objective):
     def _question(self, question: Sequence[int], answer: Sequence[int]) -> tuple[Ints, Ints]:
         before = np.asarray(self.form.prompt(question), dtype=np.int64)
         return before, np.asarray([*answer, self.marker], dtype=np.int64)
+
+    def _recall(self) -> None:
+        """The document on its subject before the answer of each training question that names one and has room."""
+        assert self.read_rows is not None
+        corpus, longest = self.read_rows.corpus, self.recipe.training.max_length
+        subjects, train = subjects_of(corpus, self.tokenizer), self.data["train"].questions
+        named = found = cut = 0
+        for i, question in enumerate(spelled(self.tokenizer, train)):
+            (before, after), document = self.asked["train"][i], subjects.find(question)
+            room = longest - len(before) - len(after) - 1
+            ids = np.zeros(0, dtype=np.int64)
+            named += document is not None
+            if document is not None and room > 0:
+                whole_ids = corpus.ids(*corpus.document(document))
+                found, cut, ids = found + 1, cut + (len(whole_ids) > room), whole_ids[:room]
+            if room >= 0:
+                self.train_rows[i] = _row(before, np.concatenate([ids, [self.marker], after]))
+        if named and not found:
+            raise RequestError(
+                f"training.max_length = {longest} leaves no room for text between question and answer; raise it."
+            )
+        if not named and not self.is_sample:
+            raise RequestError(
+                "objective.recall = true: no training question names the first sentence of a document, which must be "
+                "its subject, as in 'Ada Lovelace. She was born in London.'"
+            )
+        self.notes = [
+            f"{found:,} of {len(train):,} training questions name the subject of a document, which stands before their "
+            f"answers; {cut:,} such documents are cut to training.max_length = {longest}. {subjects.repeated:,} "
+            "documents have the subject of another, and are not recalled."
+        ]
 
     # A step
 
@@ -190,9 +240,8 @@ class Answer(Objective):
 
     def _draw(self, number: int) -> Iterator[Row]:
         for i in range(number * self.question_rows, (number + 1) * self.question_rows):
-            epoch, place = divmod(i, len(self.asked["train"]))
-            before, after = self.asked["train"][self._order("questions", len(self.asked["train"]), epoch)[place]]
-            yield _row(before, after)
+            epoch, place = divmod(i, len(self.train_rows))
+            yield self.train_rows[self._order("questions", len(self.train_rows), epoch)[place]]
         for i in range(number * self.text_rows, (number + 1) * self.text_rows):
             assert self.read_rows is not None
             epoch, place = divmod(i, len(self.read_rows))
@@ -257,7 +306,8 @@ class Answer(Objective):
         some = self.data[name]
         said = self.answers(reader, name)
         columns = {key: np.zeros(len(some)) for key in ("nll", "words", "right", "made_up", "confidence")}
-        rows = [_row(before, after) for before, after in self.asked[name]]
+        answers = [after for _, after in self.asked[name]]
+        rows = [_row(np.asarray(one.before), after) for one, after in zip(said, answers, strict=True)]
         with torch.inference_mode():
             for at in range(0, len(rows), _ROWS):
                 part = rows[at : at + _ROWS]
@@ -266,23 +316,28 @@ class Answer(Objective):
                 owner_n = np.repeat(np.arange(len(part)), [len(row.words_n) for row in part])
                 columns["nll"][at : at + _ROWS] = np.bincount(owner_n, weights=nll_n)
                 columns["words"][at : at + _ROWS] = np.bincount(owner_n)
-        texts = [self.tokenizer.decode(one.ids).strip() for one in said]
+        texts = [self.tokenizer.decode(one.answer.ids).strip() for one in said]
         golds = spelled(self.tokenizer, some.answers)
         columns["right"] = np.asarray([float(a == b) for a, b in zip(texts, golds, strict=True)])
         columns["made_up"] = np.asarray([float(not self._is_known(text)) for text in texts])
-        columns["confidence"] = np.exp([sum(one.log_probabilities) for one in said])
+        columns["confidence"] = np.exp([sum(one.answer.log_probabilities) for one in said])
         metrics = fill_in({"n": len(some)}, columns, self.metrics)
         lines = [(text, f"{p:.6f}") for text, p in zip(texts, columns["confidence"], strict=True)]
-        return Judgement(metrics, some.rows, columns, ("answer", "confidence"), lambda: lines)
+        if not self.table.recall:
+            return Judgement(metrics, some.rows, columns, ("answer", "confidence"), lambda: lines)
+        recalled = [self.tokenizer.decode(one.recalled).strip() for one in said]
+        with_text = [(*line, text) for line, text in zip(lines, recalled, strict=True)]
+        return Judgement(metrics, some.rows, columns, ("answer", "confidence", "recalled"), lambda: with_text)
 
     def _is_known(self, answer: str) -> bool:
         """Whether a training answer, or the text that was read, is or holds it."""
         return answer in self.spelled or (bool(answer) and answer in self.known_text)
 
-    def answers(self, reader: TextReader, name: str) -> list[Continuation]:
+    def answers(self, reader: TextReader, name: str) -> list[Answered]:
         """What the model says, greedily, to each question of a set."""
         prompts = [before.tolist() for before, _ in self.asked[name]]
-        return say_answers(reader.transformer, HEAD, prompts, self.marker, self.table.answer_tokens, reader.device)
+        most, room = self.table.answer_tokens, max(len(after) for _, after in self.asked[name])
+        return say_answers(reader.transformer, HEAD, prompts, self.marker, most, reader.device, room)
 
     def baselines(self) -> dict[str, dict[str, Any]]:
         """The commonest answer of the training questions, to everything."""

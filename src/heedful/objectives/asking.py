@@ -1,7 +1,8 @@
 """How a question is put to a language model, and what it says: in training, where a run is judged, and in probes.
 
 A question is    begin question M    after which the answer and another M are expected (M: the mask token, or the one
-that ends a text).
+that ends a text). A model that recalls (`Head.recalls`) says what it has read of the subject first, which may be
+nothing, then M, and then the answer.
 """
 
 from collections.abc import Sequence
@@ -41,6 +42,15 @@ def question_form(tokenizer: Tokenizer) -> QuestionForm | None:
     return None if marker is None else QuestionForm(() if begin is None else (begin,), marker)
 
 
+@dataclass(frozen=True)
+class Answered:
+    answer: Continuation
+    """Its end included."""
+    before: list[int]
+    """What it follows: the prompt, what was recalled, and the marker after that."""
+    recalled: list[int]
+
+
 def say_answers(
     transformer: Transformer,
     head: str,
@@ -48,14 +58,28 @@ def say_answers(
     marker: int,
     most_tokens: int,
     device: torch.device | str,
-) -> list[Continuation]:
-    """What the model says, greedily, up to the marker."""
-    limits = Limits(most_tokens, stop=frozenset([marker]), max_length=transformer.shape.longest)
-    said: list[Continuation] = []
-    for at in range(0, len(prompts), _ROWS):
-        read = NextToken(transformer, head)
-        said += generate(read, prompts[at : at + _ROWS], Sampling(temperature=0.0), limits, device=device)
-    return said
+    room: int = 0,
+) -> list[Answered]:
+    """What the model says, greedily, up to the marker: `most_tokens` of the answer, and before it as much as leaves
+    place for them, or for `room` tokens if that is more."""
+    longest, read = transformer.shape.longest, NextToken(transformer, head)
+
+    def go_on(texts: Sequence[Sequence[int]], tokens: int, longest: int) -> list[Continuation]:
+        said: list[Continuation] = []
+        limits = Limits(tokens, stop=frozenset([marker]), max_length=longest)
+        for at in range(0, len(texts), _ROWS):
+            said += generate(read, texts[at : at + _ROWS], Sampling(temperature=0.0), limits, device=device)
+        return said
+
+    before, recalled = [list(prompt) for prompt in prompts], [list[int]() for _ in prompts]
+    if transformer.head_shapes[head].recalls:
+        most = longest - max(room, most_tokens) - 1
+        able = [i for i, prompt in enumerate(prompts) if len(prompt) <= most]
+        for i, one in zip(able, go_on([before[i] for i in able], longest, most), strict=True):
+            recalled[i] = one.ids[:-1] if one.reason == "stop" else one.ids
+            before[i] = [*before[i], *recalled[i], marker]
+    answers = go_on(before, most_tokens, longest)
+    return [Answered(*one) for one in zip(answers, before, recalled, strict=True)]
 
 
 def spelled(tokenizer: Tokenizer, answers: Sequence[str]) -> list[str]:

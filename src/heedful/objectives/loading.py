@@ -3,10 +3,18 @@
 from dataclasses import asdict, replace
 from typing import Any
 
+from heedful.data.aligned.loading import load_pairs
+from heedful.data.aligned.records import Aligned
 from heedful.data.examples import Dataset, Examples, load_dataset
 from heedful.recipes.schema import DataTable, SourceTable
 from heedful.storage.shared import SharedStore
 from heedful.streams import shuffled
+
+_OF_PAIRS = {
+    *("name", "train", "dev", "test", "source", "target", "header", "quotes", "split_seed", "dev_share", "test_share"),
+    *("options", "max_source", "max_target", "max_ratio", "deduplicate"),
+}
+"""The keys of [data] that say which pairs there are."""
 
 
 def load_data(table: DataTable, seed: int, store: SharedStore) -> Dataset:
@@ -25,6 +33,19 @@ def whole_data(table: DataTable, store: SharedStore) -> Dataset:
     unread = {"limit", "fraction", "redraw"}
     keys = table.model_dump(mode="json", include=SourceTable.model_fields.keys() - unread)
     return _unpacked(store.json({"data": keys}, "data", lambda: asdict(load_dataset(**keys))))
+
+
+def load_aligned(table: DataTable, seed: int, store: SharedStore) -> Aligned:
+    """Texts and their translations, as many training pairs as the table says; `seed` as for `load_data`."""
+    keys = table.model_dump(mode="json", include=_OF_PAIRS)
+    whole = Aligned.unpacked(store.json({"pairs": keys}, "data", lambda: load_pairs(**keys).packed()))
+    train = whole.splits["train"]
+    count = table.limit or max(1, round((table.fraction or 1) * len(train)))
+    if count >= len(train):
+        return whole
+    order = shuffled(len(train), table.split_seed, seed if table.redraw else "every seed")
+    note = f"trained on {count} of {len(train)} pairs of the training set"
+    return whole.trained_on(sorted(order[:count].tolist()), note)
 
 
 def _unpacked(content: dict[str, Any]) -> Dataset:

@@ -9,7 +9,7 @@ stream, say) is the small JSON of `state`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -19,12 +19,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
+from heedful.checkpoints.protocol import AnyCheckpoint
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
 from heedful.models.flops import forward_flops
-from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
 from heedful.objectives.texts import Parts, Text, TextReader
 from heedful.recipes.schema import ObjectiveTable, Recipe
@@ -57,11 +56,27 @@ class Step:
 
 
 @dataclass(frozen=True)
+class MadeModel:
+    """A model that an objective has made itself."""
+
+    checkpoint: AnyCheckpoint
+    title: str
+    """What the user calls it."""
+    fingerprint: str
+    """Of the model directory that it began from; "" if from random weights."""
+    facts: Mapping[str, Any]
+    """Which model and tokenizer it is, for what is kept in the store."""
+    made_from: Mapping[str, str] = field(default_factory=dict)
+    """The fingerprints of what else went into it, by what the user calls them."""
+
+
+@dataclass(frozen=True)
 class Judgement:
     """How a model does on one evaluation set."""
 
     metrics: Mapping[str, Any]
-    """What metrics.json holds of the set: every metric by its name, `n`, and what else reports may show."""
+    """What metrics.json holds of the set: every metric by its name, `n`, and what else reports may show, such as
+    `parts`: a list with the same of some of its examples, which `part` names in words."""
     rows: Sequence[int]
     """The number of each example in its file."""
     columns: Mapping[str, npt.NDArray[np.float64]]
@@ -87,9 +102,16 @@ class Objective(ABC):
     """Whether its data are several sets, in [[data.tasks]]."""
     CORPUS: ClassVar[Literal["none", "all", "beside"]] = "none"
     """Whether running text, in data.corpus, is all of its data, or may stand beside them."""
+    PAIRS: ClassVar[bool] = False
+    """Whether its data are texts and their translations, in data.source and data.target."""
     GROWS: ClassVar[bool] = False
     """Whether its steps can be small, and its texts short, at first (`objectives/warmup.py`); if not, a recipe that
     asks for it is refused."""
+    KINDS: ClassVar[Mapping[str, Collection[str]]] = {}
+    """Of an objective whose models are not a body with heads: the kinds of them that model.kind may name, and the keys
+    of [model] that mean something with each. It then has a `make_model`."""
+    TUNINGS: ClassVar[tuple[str, ...]] = ()
+    """The tunings that it can be trained with; none are named: all."""
     CONVEX: ClassVar[bool] = False
     """Whether its loss is convex in what its heads say and it has `everything`, so that linear heads can be solved."""
 
@@ -127,17 +149,22 @@ class Objective(ABC):
 
     # The model
 
-    @abstractmethod
     def heads(self, reading: Reading) -> Mapping[str, NewHead]:
         """The heads that the model needs, by name. `reading`: what suits the tuning, if the recipe does not say."""
+        return {}
+
+    def make_model(self, seed: int, store: SharedStore) -> MadeModel | None:
+        """The model, where it is not a body with `heads`, which None stands for."""
+        return None
 
     def trains(self, head: str) -> bool:
         """Whether steps train this head; one that is only judged is left as it was drawn."""
         return True
 
     @abstractmethod
-    def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
-        """Makes of the data what this model reads. `facts` name the model and its tokenizer, for the store."""
+    def prepare(self, checkpoint: Any, facts: Mapping[str, Any], store: SharedStore) -> None:
+        """Makes of the data what this model reads: what `make_model` has made, else a `Checkpoint`, with a tokenizer.
+        `facts` name the model and its tokenizer, for the store."""
 
     def has_pairs(self) -> bool:
         """Whether texts come in pairs, of which the cosine is one more baseline."""
@@ -205,9 +232,14 @@ class Objective(ABC):
         """All training examples as one step, for a tuning that solves; a stream has no such thing."""
         raise RequestError("this objective cannot be solved at once; choose a tuning that trains step by step.")
 
-    def forward_flops(self, step: Step, shape: Shape) -> int:
-        """Of one pass over what the step reads."""
+    def forward_flops(self, step: Step, shape: Any) -> int:
+        """Of one pass over what the step reads; `shape`: the model's."""
         return forward_flops(shape, step.lengths)
+
+    def spent_once(self) -> tuple[int, float]:
+        """FLOPs of what was computed once for all steps, whoever did, and the seconds that it took another run of the
+        study; what this one has computed itself is in the time of its steps."""
+        return 0, 0.0
 
     def where(self, step: Step) -> str:
         """Which examples these are, in words, for a step that failed."""
@@ -273,10 +305,10 @@ class Objective(ABC):
         `studies/statistics.py`."""
         return {}
 
-    def finish(self, checkpoint: Checkpoint) -> None:  # noqa: B027 (most have nothing to note)
+    def finish(self, checkpoint: Any) -> None:  # noqa: B027 (most have nothing to note)
         """Notes in the model that will be saved how it has to be used, such as the longest text."""
 
-    def prediction_seconds(self, checkpoint: Checkpoint, device: torch.device) -> float | None:
+    def prediction_seconds(self, checkpoint: Any, device: torch.device) -> float | None:
         """How long the model that is saved takes for 1,000 texts from the text on, measured on a few; None where that
         means nothing."""
         return None

@@ -12,11 +12,20 @@ _POOL = 50  # batches' worth of rows that are sorted by length together: little 
 class EpochRows:
     """The rows of every step of every epoch: each row once in an epoch, rows of similar length together.
 
-    By count (`size` rows, the last batch smaller), or by `tokens`: rows times longest row.
+    By count (`size` rows, the last batch smaller), or by `tokens`: rows times longest row. Where a row has two texts
+    that are padded apart, as a target and its source, `beside` are the lengths of the other ones; then rows are alike
+    in both lengths, and neither side of a batch has more than `tokens`.
     """
 
-    def __init__(self, lengths: Sequence[int], seed: int, size: int, tokens: int | None = None) -> None:
-        self.lengths, self.seed, self.size, self.tokens = lengths, seed, size, tokens
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        seed: int,
+        size: int,
+        tokens: int | None = None,
+        beside: Sequence[int] | None = None,
+    ) -> None:
+        self.lengths, self.seed, self.size, self.tokens, self.beside = lengths, seed, size, tokens, beside
         self._ends: list[int] = []
         self._epoch = -1
         self._batches: list[list[int]] = []
@@ -43,31 +52,42 @@ class EpochRows:
     def batches(self, epoch: int) -> list[list[int]]:
         order = shuffled(len(self.lengths), self.seed, epoch, "rows")
         length = np.asarray(self.lengths)
+        longest = length if self.beside is None else np.maximum(length, self.beside)
+        counted = longest.tolist()
         batches: list[list[int]] = []
-        per_row = max(1, int(length.mean()))
+        per_row = max(1, int(longest.mean()))
         pool = self.size * _POOL if self.tokens is None else max(1, _POOL * self.tokens // per_row)
         for at in range(0, len(order), pool):
             rows = order[at : at + pool]
-            rows = rows[np.argsort(-length[rows], kind="stable")]
+            # By the longer side, which the tokens are counted by, then by the other; equal ones stay shuffled.
+            rows = rows[np.lexsort((-length[rows], -longest[rows]))]
             if self.tokens is None:
                 batches += [rows[i : i + self.size].tolist() for i in range(0, len(rows), self.size)]
             else:
-                batches += by_tokens(rows.tolist(), self.lengths, self.tokens)
+                batches += by_tokens(rows.tolist(), counted, self.tokens)
         return [batches[i] for i in shuffled(len(batches), self.seed, epoch, "batches")]
 
 
-def by_tokens(rows: list[int], lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Rows, given the longest first, in batches of at most so many tokens, padding included; at least one row each."""
+def by_tokens(rows: Sequence[int], lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """Rows in their order, in batches of at most so many tokens, padding included; at least one row each."""
     batches: list[list[int]] = []
-    for row in rows:  # longest first, so a batch's first row is its longest
-        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= tokens:
+    longest = 0
+    for row in rows:
+        longest = max(longest, lengths[row])
+        if batches and (len(batches[-1]) + 1) * longest <= tokens:
             batches[-1].append(row)
         else:
             batches.append([row])
+            longest = lengths[row]
     return batches
 
 
-def padding_share(batches: Sequence[Sequence[int]], lengths: Sequence[Sequence[int]]) -> float:
-    """Share of the positions computed that are padding; a row may have several chunks, each with its length."""
-    chunks = [[length for row in batch for length in lengths[row]] for batch in batches]
-    return 1 - sum(map(sum, chunks)) / sum(len(batch) * max(batch) for batch in chunks)
+def padding_share(batches: Sequence[Sequence[int]], *sides: Sequence[Sequence[int]]) -> float:
+    """Share of the positions computed that are padding; a row may have several chunks, each with its length. Several
+    `sides` are padded apart."""
+    real = computed = 0
+    for lengths in sides:
+        chunks = [[length for row in batch for length in lengths[row]] for batch in batches]
+        real += sum(map(sum, chunks))
+        computed += sum(len(batch) * max(batch) for batch in chunks)
+    return 1 - real / computed

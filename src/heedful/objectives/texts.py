@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.errors import RequestError
 from heedful.models.adapters import use_adapters
@@ -127,12 +127,19 @@ class TextReader:
 
     def __init__(
         self,
-        transformer: Transformer,
+        module: nn.Module,
         device: torch.device,
         cache: CachedFeatures | None = None,
         lower: LowerStates | None = None,
     ) -> None:
-        self.transformer, self.device, self.cache, self.lower = transformer, device, cache, lower
+        self.module, self.device, self.cache, self.lower = module, device, cache, lower
+        self.mixed = device.type == "cuda"
+        """Whether training multiplies in bfloat16."""
+
+    @property
+    def transformer(self) -> Transformer:
+        """The model, where it is a body with heads."""
+        return cast(Transformer, self.module)
 
     def features(self, texts: Sequence[Text], reads: Reads) -> Tensor:
         """(b, d): the state that `reads` names of each text; the mean over the chunks of a long one."""
@@ -169,9 +176,8 @@ class TextReader:
         return combine(u_bf, v_bf, shape.pairs)
 
     def precision(self) -> torch.autocast:
-        """What a model is to be computed in: trained on a GPU in mixed precision, judged in full."""
-        mixed = self.device.type == "cuda" and torch.is_grad_enabled()
-        return torch.autocast("cuda", torch.bfloat16, enabled=mixed)
+        """What a model is to be computed in: trained in mixed precision, if so, and judged in full."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed and torch.is_grad_enabled())
 
     def scores(self, items: Sequence[Item], head: str) -> Tensor:
         """(b, classes): what the head says of each."""

@@ -4,7 +4,7 @@ import difflib
 import functools
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin
@@ -13,7 +13,16 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from heedful import plugins
 from heedful.errors import RequestError
-from heedful.recipes.schema import DataTable, Range, Recipe, SourceTable, StudyTable, TokenizerTable
+from heedful.recipes.schema import (
+    OF_TRANSLATORS,
+    DataTable,
+    ModelTable,
+    Range,
+    Recipe,
+    SourceTable,
+    StudyTable,
+    TokenizerTable,
+)
 
 _LENGTHS = ("tokens", "steps", "epochs")
 """The keys of [training] that say how long to train."""
@@ -140,7 +149,13 @@ def same_recipe(stored: Mapping[str, Any], recipe: Recipe) -> bool:
 @functools.cache
 def recipe_type(kind: str, method: str) -> type[Recipe]:
     """The schema with the tables of this objective and this tuning."""
-    objective, tuning = plugins.find("objective", kind).Table, plugins.find("tuning", method).Table
+    learned, moved = plugins.find("objective", kind), plugins.find("tuning", method)
+    if learned.TUNINGS and method not in learned.TUNINGS:
+        raise RequestError(
+            f'tuning.method = "{method}" is not possible with objective.kind = "{kind}" yet; use '
+            f"{' or '.join(map(repr, learned.TUNINGS))}."
+        )
+    objective, tuning = learned.Table, moved.Table
     return create_model("Recipe", __base__=Recipe, objective=(objective, objective()), tuning=(tuning, tuning()))
 
 
@@ -268,8 +283,14 @@ def _schema_at(path: Sequence[str], schema: type[BaseModel] = Recipe) -> type[Ba
     return schema
 
 
-def _refuse_contradictions(recipe: Recipe) -> None:
-    model, data, tokenizer, training = recipe.model, recipe.data, recipe.tokenizer, recipe.training
+def _check_model(recipe: Recipe) -> None:
+    """A body with heads."""
+    model, tokenizer = recipe.model, recipe.tokenizer
+    for key in OF_TRANSLATORS:
+        if getattr(model, key) != ModelTable.model_fields[key].default:
+            raise RequestError(
+                f'model.{key} means nothing with objective.kind = "{recipe.objective.kind}"; leave it out.'
+            )
     if (model.name is None) == (model.shape is None):
         raise RequestError("[model] needs either name or shape.")
     if model.shape is not None and (tokenizer is None or (tokenizer.name is None) == (tokenizer.kind is None)):
@@ -280,15 +301,42 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         raise RequestError("model.revision goes with model.name.")
     if model.name is not None and model.sizes():
         raise RequestError(f"model.{next(iter(model.sizes()))} goes with model.shape; {model.name} has its own sizes.")
+    if model.rnn_width is not None and model.recurrent is None:
+        raise RequestError('model.rnn_width goes with model.pooling = "lstm", "bilstm", "gru" or "bigru".')
+
+
+def _check_kind(recipe: Recipe, kinds: Mapping[str, Collection[str]]) -> None:
+    """A model that an objective makes itself; `kinds`: see `Objective.KINDS`."""
+    model, tokenizer = recipe.model, recipe.tokenizer
+    if model.kind is None and model.name is None:
+        raise RequestError(f"[model] needs kind ({', '.join(map(repr, kinds))}), or name, a model to go on from.")
+    used = {"name", "revision", *(() if model.kind is None else ("kind", *kinds[model.kind]))}
+    for key, field in ModelTable.model_fields.items():
+        if key not in used and getattr(model, key) != field.default:
+            what = f"model.name = {model.name!r}" if model.kind is None else f'model.kind = "{model.kind}"'
+            raise RequestError(f"model.{key} means nothing with {what}; leave it out.")
+    if model.name is not None and tokenizer is not None:
+        raise RequestError(f"[tokenizer] goes with random weights; {model.name} brings its own.")
+    if model.name is None and (tokenizer is None or (tokenizer.name is None) == (tokenizer.kind is None)):
+        raise RequestError(f'model.kind = "{model.kind}" needs [tokenizer] with either name or kind.')
+    if model.name is None and model.revision is not None:
+        raise RequestError("model.revision goes with model.name.")
+
+
+def _refuse_contradictions(recipe: Recipe) -> None:
+    data, tokenizer, training = recipe.data, recipe.tokenizer, recipe.training
+    objective = plugins.find("objective", recipe.objective.kind)
+    if objective.KINDS:
+        _check_kind(recipe, objective.KINDS)
+    else:
+        _check_model(recipe)
     if tokenizer is not None and tokenizer.kind in (None, "characters") and tokenizer.size != _SIZE:
         raise RequestError('tokenizer.size goes with tokenizer.kind = "wordpiece" or "bpe".')
     if tokenizer is not None and tokenizer.prefix_space and tokenizer.kind != "bpe":
         raise RequestError('tokenizer.prefix_space goes with tokenizer.kind = "bpe".')
-    if model.rnn_width is not None and model.recurrent is None:
-        raise RequestError('model.rnn_width goes with model.pooling = "lstm", "bilstm", "gru" or "bigru".')
-    objective = plugins.find("objective", recipe.objective.kind)
     _check_data(data, objective.TASKS, recipe.objective.kind)
-    _check_corpus(data, objective.CORPUS, recipe.objective.kind)
+    _check_corpus(data, objective.CORPUS, recipe.objective.kind, objective.PAIRS)
+    _check_pairs(recipe, objective.PAIRS)
     length = [key for key in _LENGTHS if getattr(training, key) != type(training).model_fields[key].default]
     if len(length) > 1:
         raise RequestError(
@@ -328,12 +376,24 @@ def _check_optimiser(recipe: Recipe) -> None:
 
 def _check_schedule(recipe: Recipe) -> None:
     training = recipe.training
+    if training.warmup_steps is not None:
+        if training.warmup != type(training).model_fields["warmup"].default:
+            raise RequestError(
+                "training.warmup and training.warmup_steps both say how long the learning rate rises; keep one of them."
+            )
+        if training.tokens is not None:
+            raise RequestError("training.warmup_steps counts steps, and training.tokens tokens; use training.warmup.")
+    if training.schedule == "inverse-sqrt" and training.warmup_steps is None and training.warmup == 0:
+        raise RequestError(
+            'training.schedule = "inverse-sqrt" falls from where the warm-up ends; raise training.warmup, or set '
+            "training.warmup_steps."
+        )
     if training.schedule != "trapezoid":
         if training.cooldown != type(training).model_fields["cooldown"].default:
             raise RequestError(
                 f'training.cooldown goes with training.schedule = "trapezoid", not "{training.schedule}"; leave it out.'
             )
-    elif training.warmup + training.cooldown > 1:
+    elif training.warmup_steps is None and training.warmup + training.cooldown > 1:
         raise RequestError(
             f"training.warmup = {training.warmup:g} and training.cooldown = {training.cooldown:g} are more than the "
             "whole of training together; make one of them smaller."
@@ -370,8 +430,8 @@ _OF_CARVED = ("pair", "kind", "options", "limit", "fraction", "redraw", "dev_sha
 _OF_TABLES = ("name", "train", "label", "header", "quotes", *(key for key in _OF_CARVED if key != "dev_share"))
 
 
-def _check_corpus(data: DataTable, text: str, kind: str) -> None:
-    """`text`: what running text is for an objective of this kind, see `Objective.CORPUS`."""
+def _check_corpus(data: DataTable, text: str, kind: str, pairs: bool) -> None:
+    """`text`: what running text is for an objective of this kind, see `Objective.CORPUS`; `pairs`, see `PAIRS`."""
     if text == "all":
         if not data.corpora:
             raise RequestError(
@@ -385,9 +445,32 @@ def _check_corpus(data: DataTable, text: str, kind: str) -> None:
             if getattr(data, key) != SourceTable.model_fields[key].default:
                 raise RequestError(f'data.{key} means nothing with objective.kind = "{kind}"; leave it out.')
     elif text == "none":
-        for key in ("corpus", "separator", "deduplicate"):
+        for key in ("corpus", "separator", *(() if pairs else ("deduplicate",))):
             if getattr(data, key) != DataTable.model_fields[key].default:
                 raise RequestError(f'data.{key} means nothing with objective.kind = "{kind}"; leave it out.')
+
+
+_OF_PAIRS = ("source", "target", "max_source", "max_target", "max_ratio")
+_OF_LABELS = ("text", "pair", "label", "kind")
+
+
+def _check_pairs(recipe: Recipe, pairs: bool) -> None:
+    """`pairs`: whether an objective of this kind learns from texts and their translations, see `Objective.PAIRS`."""
+    data, kind = recipe.data, recipe.objective.kind
+    for key in _OF_LABELS if pairs else _OF_PAIRS:
+        if getattr(data, key) != DataTable.model_fields[key].default:
+            hint = (
+                "name the two sides with data.source and data.target." if key in ("text", "pair") else "leave it out."
+            )
+            raise RequestError(
+                f'data.{key} means nothing with objective.kind = "{kind}"; {hint if pairs else "leave it out."}'
+            )
+    if recipe.tokenizer is None or recipe.tokenizer.joint:
+        return
+    if not pairs:
+        raise RequestError(f'tokenizer.joint means nothing with objective.kind = "{kind}"; leave it out.')
+    if recipe.tokenizer.kind is None:
+        raise RequestError("tokenizer.joint goes with tokenizer.kind; a tokenizer that has a name is what it is.")
 
 
 def _check_study(study: StudyTable) -> None:

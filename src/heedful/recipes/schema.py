@@ -9,6 +9,7 @@ Pooling = Literal["cls", "first", "mean", "max", "last"]
 RecurrentPooling = Literal["lstm", "bilstm", "gru", "bigru"]
 """These have weights of their own, which belong to a head."""
 Attention = Literal["dot-product", "rotary", "relative", "synthesizer-dense", "synthesizer-random"]
+Translator = Literal["encoder-decoder", "recurrent", "decoder-only", "bert-fused"]
 
 
 class Table(BaseModel):
@@ -66,6 +67,42 @@ class ModelTable(Table):
     """The classifier: one linear map, or two with tanh between them."""
     dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout before the classifier. Default: what the checkpoint's config says."""
+    kind: Translator | None = None
+    """For translation, a model with random weights drawn from the run's seed; needs [tokenizer]. "encoder-decoder": the
+    transformer of "Attention Is All You Need"; "recurrent": recurrent networks with attention to the source;
+    "decoder-only": a language model that reads source and target as one text; "bert-fused": an encoder-decoder whose
+    layers look at the states of another model, `bert`, beside their usual attention. `layers`, `width`, `heads`,
+    `inner`, `positions`, `attention`, `position_kind` and `body_dropout` say its sizes and its wiring."""
+    norm: Literal["post", "pre"] | None = None
+    """For translation: whether each sublayer's sum is normalised, or its input. Default: "pre", which needs no
+    warm-up to train; "post" is the paper's."""
+    tied: Literal["none", "output", "all"] | None = None
+    """For translation, which tables of tokens are one: none; the target's and that of the scores; or the source's too,
+    which needs one vocabulary. Default: "all" with one vocabulary, else "output"."""
+    embedding: int | None = Field(None, ge=1, le=100_000)
+    """For model.kind = "recurrent": the width of the embeddings of tokens. Default: `width`."""
+    cell: Literal["gru", "lstm"] | None = None
+    """For model.kind = "recurrent": the cell. Default: "gru"."""
+    two_ways: bool | None = None
+    """For model.kind = "recurrent": whether the source is read from both ends. Default: true."""
+    decoder: Literal["bahdanau", "luong"] | None = None
+    """For model.kind = "recurrent": whether the decoder looks at the source before each step, or after it and is fed
+    with what it read out before. Default: "bahdanau"."""
+    score: Literal["additive", "dot", "scaled-dot"] | None = None
+    """For model.kind = "recurrent": how a state is compared with those of the source. Default: "additive"."""
+    bert: str | None = None
+    """For model.kind = "bert-fused": the other model, a directory, a hub id, or a name that `heedful models` lists.
+    With model.name, the translator that is named there is where training begins, as in the paper."""
+    bert_tuned: bool = False
+    """For model.kind = "bert-fused": whether the other model is trained too. Else its states are computed once."""
+    drop_net: float | None = Field(None, ge=0, le=1)
+    """For model.kind = "bert-fused": in training, each of the two attentions is left out with half this probability.
+    Default: 1, as in the paper."""
+
+    @property
+    def title(self) -> str:
+        """What is named, or what is drawn."""
+        return str(self.name or self.shape or self.kind)
 
     def sizes(self) -> dict[str, int | float | str]:
         """What is said of the sizes and the wiring of `shape`, by key."""
@@ -79,6 +116,10 @@ class ModelTable(Table):
 
 SIZES = ("layers", "width", "heads", "inner", "positions", "attention", "position_kind", "causal", "body_dropout")
 """The keys of [model] that change a named shape."""
+OF_TRANSLATORS = (
+    *("kind", "norm", "tied", "embedding", "cell", "two_ways", "decoder", "score", "bert", "bert_tuned", "drop_net"),
+)
+"""The keys of [model] that mean something for translation alone."""
 
 
 class TokenizerTable(Table):
@@ -92,6 +133,9 @@ class TokenizerTable(Table):
     prefix_space: bool = False
     """Of byte-level BPE that is trained: whether a space is put before every text, so that a word is spelled the same
     at its beginning as inside it."""
+    joint: bool = True
+    """For translation: whether source and target have one vocabulary, trained on both, or each one of its own, of
+    `size` entries."""
 
 
 class SourceTable(Table):
@@ -168,7 +212,23 @@ class DataTable(SourceTable):
     stands between lines that are just this text, such as "<|endoftext|>". Default: as the file looks; a row of JSONL or
     Parquet is always a document."""
     deduplicate: bool = False
-    """Whether of documents of a corpus that are the same but for case and white space only the first is kept."""
+    """Whether of documents of a corpus, or of pairs to train on, that are the same but for case and white space only
+    the first is kept."""
+    source: str | None = None
+    """For translation, which side is translated: a column of the table `train`; or, where `train`, `dev` and `test` are
+    no tables, the ending of a file of theirs with a text on each line: train = "data/train", source = "en" and target =
+    "de" are data/train.en and data/train.de (or .gz). With {} in the name the ending stands there: "{}/train.txt". A
+    dot looks into an object of JSONL or Parquet: "translation.en". Of a named set, one of its languages."""
+    target: str | None = None
+    """For translation, into which side: as for `source`. Of a table with two columns, both may be left out."""
+    max_source: int | None = Field(None, ge=1)
+    """For translation: training pairs whose source has more words are left out, and counted. Words stand between white
+    space; of scripts that are written without, each character counts. Dev and test are never filtered."""
+    max_target: int | None = Field(None, ge=1)
+    """For translation: the same for the target."""
+    max_ratio: float | None = Field(None, ge=1)
+    """For translation: training pairs of which one side has more than so many times the words of the other are left
+    out, and counted."""
 
     @property
     def corpora(self) -> list[str]:
@@ -218,7 +278,8 @@ class TrainingTable(Table):
     batch_size: int = Field(32, ge=1)
     """Rows in a step."""
     batch_tokens: int | None = Field(None, ge=16)
-    """Instead of `batch_size`: as many rows in a step as keep rows times longest row within this many tokens."""
+    """Instead of `batch_size`: as many rows in a step as keep rows times longest row within this many tokens; of
+    translations on either side."""
     batch_warmup: float = Field(0.0, ge=0, le=1)
     """Share of training over which a step grows to `batch_size` rows: a quarter of them, then half. For objectives that
     read a stream."""
@@ -234,11 +295,14 @@ class TrainingTable(Table):
     """The highest learning rate of what Muon moves; it rises and falls as `lr` does."""
     betas: list[Annotated[float, Field(ge=0, lt=1)]] = [0.9, 0.999]
     """How slowly AdamW forgets: the gradients, and their squares. For long runs on large batches often [0.9, 0.95]."""
-    schedule: Literal["linear", "cosine", "constant", "trapezoid"] = "linear"
-    """How the learning rate falls after the warm-up: to zero in a line, to zero in a cosine, not at all, or
-    ("trapezoid") not until the last part of training, over which it falls to zero in a line."""
+    schedule: Literal["linear", "cosine", "constant", "trapezoid", "inverse-sqrt"] = "linear"
+    """How the learning rate falls after the warm-up: to zero in a line, to zero in a cosine, not at all, ("trapezoid")
+    not until the last part of training, over which it falls to zero in a line, or ("inverse-sqrt") with the square root
+    of the steps, whatever their number, as in "Attention Is All You Need"."""
     warmup: float = Field(0.1, ge=0, lt=1)
     """Share of all steps, or tokens, over which the learning rate rises from zero."""
+    warmup_steps: int | None = Field(None, ge=1)
+    """Instead of `warmup`: the step in which the learning rate is highest, such as 4000."""
     cooldown: float = Field(0.2, gt=0, le=1)
     """Share of all steps, or tokens, over which it falls at the end, with schedule = "trapezoid"."""
     weight_decay: float = Field(0.01, ge=0)
@@ -258,7 +322,11 @@ class TrainingTable(Table):
     keep: Literal["best", "last"] = "best"
     """Which weights become the model: the best on dev, or the last."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to compute; "auto" takes a GPU if there is one. CUDA trains in mixed precision."""
+    """Where to compute; "auto" takes a GPU if there is one."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """What training multiplies matrices in; weights stay in float32, and models are judged in it. "auto" is bfloat16
+    with CUDA and float32 elsewhere. On a CPU bfloat16 needs instructions of its own (AVX512-BF16 or AMX), and then pays
+    where much is multiplied at a time."""
     threads: int | None = Field(None, ge=1)
     """Threads of the CPU. Default: PyTorch's own. Sums differ in the last bit between thread counts."""
     checkpoint_seconds: float = Field(60.0, ge=0)

@@ -1,24 +1,29 @@
 """Files that appear whole or not at all: a crash leaves the old one or the new one, never a part."""
 
 import contextlib
+import io
 import json
 import os
 import re
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
+
+from heedful.errors import WorkError
 
 _LEFTOVER = 3600  # seconds after which an unfinished file is nobody's any more
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """In the place of whatever file was there; the folder must exist."""
+@contextlib.contextmanager
+def open_whole(path: Path) -> Iterator[BinaryIO]:
+    """What is written inside takes the place of whatever file was there at the end; the folder must exist."""
     _remove_leftovers(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o666 & ~umask())  # mkstemp writes for the owner alone
@@ -26,6 +31,24 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    with open_whole(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def open_output(path: Path) -> Iterator[TextIO]:
+    """The same for text that a user asked for; a disk that is full is one sentence."""
+    try:
+        with open_whole(path) as binary:
+            text = io.TextIOWrapper(binary, encoding="utf-8", newline="")
+            yield text
+            text.flush()
+            text.detach()
+    except OSError as error:
+        raise WorkError(f"{path}: could not be written ({error.strerror}); nothing was left behind.") from None
 
 
 def write_text(path: Path, content: str) -> None:

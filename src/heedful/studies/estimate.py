@@ -62,7 +62,7 @@ def _kind(recipe: Recipe) -> str:
     """What the pace of a run depends on."""
     table = recipe.training
     facts: list[Any] = [recipe.model.model_dump(exclude={"dropout"}), recipe.objective.kind, recipe.tuning.method]
-    return json.dumps([*facts, table.max_length, table.long_texts])
+    return json.dumps([*facts, table.max_length, table.long_texts, table.precision])
 
 
 def _features(recipe: Recipe) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from heedful.checkpoints.adapters import FOLDER
 from heedful.checkpoints.directory import MODEL_FILES, MODEL_FOLDERS
 from heedful.checkpoints.tensors import SAFETENSORS
+from heedful.checkpoints.translators.directory import FILES, FOLDERS
 from heedful.evaluation.statistics.compare import alpha_of_look
 from heedful.recipes.reading import make_recipe
 from heedful.storage.directories import link_or_copy, replace_directory
@@ -102,4 +103,4 @@ def _keep_best(directory: Path, best: Mapping[str, Any], seed: int | None) -> No
             (into / SAFETENSORS).unlink()
             link_or_copy(directory / folder / SAFETENSORS, into / SAFETENSORS)
 
-    replace_directory(directory / "best", copy, MODEL_FILES, MODEL_FOLDERS)
+    replace_directory(directory / "best", copy, MODEL_FILES | FILES, MODEL_FOLDERS | FOLDERS)

@@ -21,7 +21,7 @@ def plan_recipe(recipe: Recipe, name: str, seeds: Sequence[int] | None = None) -
     wanted = tuple(recipe.seed_list() if seeds is None else seeds)
     if not wanted or len(set(wanted)) != len(wanted):
         raise RequestError(f"seeds={list(wanted)}: name at least one, and each once.")
-    setting = SettingPlan(name, recipe.model.name or str(recipe.model.shape), recipe.tuning.method, recipe)
+    setting = SettingPlan(name, recipe.model.title, recipe.tuning.method, recipe)
     return plan_search((setting,), wanted, recipe.study)
 
 

@@ -5,6 +5,7 @@ that a merge makes on the way to a longer one need not be in the vocabulary, and
 left over. So the library counts with ids of its own, and `Pieces` translates them.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import tokenizers
@@ -74,8 +75,13 @@ def read_bertweet(codes_path: Path, vocabulary_path: Path, settings: Settings) -
         add_prefix_space=False,
     )
     files = {path.name: path.read_bytes() for path in (codes_path, vocabulary_path)}
-    pieces = Pieces(public, tokens, files)
+    config = {"tokenizer_class": "BertweetTokenizer", "normalization": False}
+    pieces = Pieces(public, tokens, files, "BPE (@@)", _join, config)
     return Tokenizer(core, names, family="roberta", pieces=pieces, **settings.general)
+
+
+def _join(tokens: Iterable[str]) -> str:
+    return " ".join(tokens).replace("@@ ", "").strip()
 
 
 def _vocabulary_entry(piece: str) -> str:

@@ -60,7 +60,7 @@ def read_byte_bpe(vocabulary_path: Path, merges_path: Path, settings: Settings, 
     settings.require_class("RobertaTokenizer", "GPT2Tokenizer")
     settings.refuse("add_bos_token", False)
     settings.refuse("add_eos_token", False)
-    vocabulary = _vocabulary(vocabulary_path)
+    vocabulary = read_vocabulary(vocabulary_path)
     merges = _merges(merges_path, vocabulary, vocabulary_path)
     if family == "heedful" and SPECIAL["roberta"]["cls"] in vocabulary:
         family = "roberta"  # whose files they are says what stands around a text
@@ -87,7 +87,8 @@ def read_byte_bpe(vocabulary_path: Path, merges_path: Path, settings: Settings, 
     return Tokenizer(core, names, family=family, **settings.general)
 
 
-def _vocabulary(path: Path) -> dict[str, int]:
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """vocab.json: tokens and their ids, which run from 0 without a gap."""
     vocabulary = read_json(path)
     owner: dict[int, str] = {}
     for token, number in vocabulary.items():

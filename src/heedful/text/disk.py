@@ -10,16 +10,20 @@ LARGEST = 256 * 2**20
 """Bytes; the largest vocabularies in use are a tenth of this."""
 
 
-def read_text(path: Path) -> str:
+def read_bytes(path: Path) -> bytes:
     try:
         size = path.stat().st_size
         if size > LARGEST:
             raise RequestError(f"{path} has {size:,} bytes, too many for a tokenizer; give a file below {LARGEST:,}.")
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise RequestError(
             f"{path} cannot be read ({error.strerror or error}); check the path and its rights."
         ) from None
+
+
+def read_text(path: Path) -> str:
+    content = read_bytes(path)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

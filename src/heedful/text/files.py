@@ -1,4 +1,4 @@
-"""The tokenizer in a model directory, whichever of the four forms it has there."""
+"""The tokenizer in a model directory, whichever of the six forms it has there."""
 
 from pathlib import Path
 
@@ -6,16 +6,18 @@ from heedful.errors import RequestError
 from heedful.text.bertweet import read_bertweet
 from heedful.text.bytelevel import read_byte_bpe
 from heedful.text.json_form import read_json_form
+from heedful.text.marian import is_marian, read_marian, read_spm_tokenizer
 from heedful.text.settings import read_settings
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.wordpiece import read_wordpiece
 
-FAMILIES = ("bert", "roberta", "distilbert", "gpt2", "heedful")
+FAMILIES = ("bert", "roberta", "distilbert", "gpt2", "marian", "heedful")
 
 
 def read_tokenizer(directory: Path, family: str) -> Tokenizer | None:
     """None if the directory holds no vocabulary. `family` settles what the files leave open: which special tokens stand
-    around a text, and what they are called. To "heedful" any of the families' tokens will do."""
+    around a text, and what they are called. To "heedful" any of the families' tokens will do. Where source and target
+    have one each, that of the source; `read_pair_tokenizer` reads both."""
     if family not in FAMILIES:
         raise RequestError(f"There is no tokenizer for the family {family!r}; choose one of {', '.join(FAMILIES)}.")
     directory = Path(directory)
@@ -26,6 +28,8 @@ def read_tokenizer(directory: Path, family: str) -> Tokenizer | None:
     vocabulary, merges = directory / "vocab.json", directory / "merges.txt"
     if whole.exists():
         return read_json_form(whole, read_settings(directory), family)
+    if is_marian(directory):
+        return read_marian(directory)[0]
     if codes.exists() and lines.exists():
         return read_bertweet(codes, lines, read_settings(directory))
     if lines.exists():
@@ -35,4 +39,8 @@ def read_tokenizer(directory: Path, family: str) -> Tokenizer | None:
     for present, absent in ((codes, lines), (vocabulary, merges), (merges, vocabulary)):
         if present.exists():
             raise RequestError(f"{directory} has {present.name} but no {absent.name}; put it beside it.")
-    return None
+    alone = sorted(path for path in directory.iterdir() if path.suffix in (".spm", ".model") and path.is_file())
+    if len(alone) > 1:
+        names = ", ".join(path.name for path in alone[:4])
+        raise RequestError(f"{directory} has {len(alone)} SentencePiece models ({names}); leave one of them there.")
+    return read_spm_tokenizer(alone[0]) if alone else None

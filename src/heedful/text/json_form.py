@@ -9,7 +9,7 @@ import tokenizers
 from tokenizers import AddedToken
 
 from heedful.errors import RequestError
-from heedful.text import bytelevel, wordpiece
+from heedful.text import bytelevel, marian, wordpiece
 from heedful.text.disk import read_json
 from heedful.text.settings import Settings, add_tokens
 from heedful.text.tokenizer import Tokenizer
@@ -19,6 +19,7 @@ _DEFAULTS = {
     "distilbert": wordpiece.SPECIAL,
     "roberta": bytelevel.SPECIAL["roberta"],
     "gpt2": bytelevel.SPECIAL["gpt2"],
+    "marian": marian.SPECIAL,
     "heedful": {},  # the directory says what plays which role
 }
 

@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers import AddedToken, models
 
 from heedful.errors import RequestError
-from heedful.text.pieces import Pieces
+from heedful.text.pieces import Pieces, SpellingError
 
 Text = str | tuple[str, str]
 
@@ -105,7 +105,8 @@ class Tokenizer:
             raise RequestError(f"max_length is {max_length}; give at least 1.")
         rows = list(texts)
         try:
-            encodings = self._core.encode_batch(rows) if offsets else self._core.encode_batch_fast(rows)
+            spelled = self._spelled(rows)
+            encodings = self._core.encode_batch(spelled) if offsets else self._core.encode_batch_fast(spelled)
         except (TypeError, UnicodeError):
             raise RequestError(_why_not_encoded(rows)) from None
         public = self._pieces.public if self._pieces else None
@@ -118,7 +119,7 @@ class Tokenizer:
             segments = [0] * len(ids) if plain else encoding.type_ids
             spans, words, parts = None, None, None
             if offsets:
-                spans, words, parts = encoding.offsets, encoding.word_ids, encoding.sequence_ids
+                spans, words, parts = self._places(row, encoding), encoding.word_ids, encoding.sequence_ids
             truncated = max_length is not None and len(ids) > max_length
             if max_length is not None and truncated:
                 kept = self._kept_positions(encoding.sequence_ids, max_length)
@@ -134,13 +135,36 @@ class Tokenizer:
         """The ids of each text alone, without special tokens around it; one that it spells out is its letters."""
         self._core.encode_special_tokens = True
         try:
-            encodings = self._core.encode_batch_fast(list(texts), add_special_tokens=False)
+            encodings = self._core.encode_batch_fast(self._spelled(list(texts)), add_special_tokens=False)
         except (TypeError, UnicodeError):
             raise RequestError(_why_not_encoded(list(texts))) from None
         finally:
             self._core.encode_special_tokens = self._split_special
         public = self._pieces.public if self._pieces else None
         return [e.ids if public is None else [public[i] for i in e.ids] for e in encodings]
+
+    def _spelled(self, rows: list[Any]) -> list[Any]:
+        """As the library is to see them."""
+        if self._pieces is None or self._pieces.spelling is None:
+            return rows
+        if why_no_texts(rows):
+            raise TypeError
+        spell = self._pieces.spelling.spell
+        spelled: list[Any] = []
+        for i, row in enumerate(rows):
+            try:
+                spelled.append(spell(row) if isinstance(row, str) else tuple(map(spell, row)))
+            except SpellingError as error:
+                raise RequestError(f"Row {i} of the texts: {error}") from None
+        return spelled
+
+    def _places(self, row: Text, encoding: tokenizers.Encoding) -> list[tuple[int, int]]:
+        if self._pieces is None or self._pieces.spelling is None:
+            return encoding.offsets
+        prepare = self._pieces.spelling.prepare
+        prepared = [prepare(text) for text in ((row,) if isinstance(row, str) else row)]
+        places = zip(encoding.offsets, encoding.sequence_ids, strict=True)
+        return [(0, 0) if part is None else prepared[part].span(*span) for span, part in places]
 
     # The library could truncate by itself, but only through a setting of the whole tokenizer, and for a pair of long
     # texts it builds every combination of the parts cut off (ten seconds for two texts of 3000 words).
@@ -168,7 +192,7 @@ class Tokenizer:
                 raise RequestError(f"Cannot decode the id {i}: the vocabulary has the ids 0 to {self.size - 1}.")
         if self._pieces:
             special = self._special_ids if skip_special else frozenset()
-            return self._pieces.join(i for i in numbers if i not in special)
+            return self._pieces.join(self._pieces.tokens[i] for i in numbers if i not in special)
         return self._core.decode(numbers, skip_special_tokens=skip_special)
 
     @cached_property
@@ -182,6 +206,11 @@ class Tokenizer:
         """Of the tokens that stand for no text."""
         return self._special_ids
 
+    @property
+    def side(self) -> str:
+        """ "source" or "target", where its files hold a vocabulary for each; else empty."""
+        return self._pieces.side if self._pieces else ""
+
     def begins_word(self) -> list[bool] | None:
         """Of each id, whether a word begins with it; None where the vocabulary does not show it."""
         tokens = [self._core.id_to_token(i) or "" for i in range(self.size)] if not self._pieces else []
@@ -191,11 +220,18 @@ class Tokenizer:
             return [token[:1] in ("Ġ", "Ċ") for token in tokens]
         return None
 
+    @property
+    def own_files(self) -> Mapping[str, bytes]:
+        """The files of a vocabulary that is saved as it was read, and not as tokenizer.json; name to content."""
+        return self._pieces.files if self._pieces else {}
+
     @cached_property
     def fingerprint(self) -> str:
         """Equal where every text has the same ids; what stands around texts is left out."""
         if self._pieces:
             content: Any = repr(sorted(self._pieces.files.items()))
+            if self._pieces.side:  # the same files give each side ids of its own
+                content = [content, self._pieces.side, self._pieces.public]
         else:
             whole = json.loads(self._core.to_str())
             content = [whole[key] for key in ("added_tokens", "normalizer", "pre_tokenizer", "model")]
@@ -226,7 +262,7 @@ class Tokenizer:
         """What a reader of a report would call it."""
         model = self._core.model
         if self._pieces:
-            return "BPE (@@)"
+            return self._pieces.kind
         if isinstance(model, models.BPE):
             splitter = _state(self._core.pre_tokenizer)
             if "ByteLevel" in json.dumps(splitter):
@@ -239,10 +275,13 @@ class Tokenizer:
     @cached_property
     def lowercase(self) -> bool | None:
         """Whether capitals are folded before the vocabulary sees them; None if the normaliser does not say."""
+        if self._pieces is not None and self._pieces.spelling is not None:
+            return self._pieces.spelling.folds_case
         return _folds_case(_state(self._core.normalizer))
 
     def save(self, directory: Path) -> None:
-        """Write the files that `read_tokenizer` and Hugging Face's AutoTokenizer read back to the same ids."""
+        """Write the files that `read_tokenizer` and Hugging Face's AutoTokenizer read back to the same ids. A lone
+        SentencePiece model, which may stand for any of its classes, AutoTokenizer does not read."""
         if self._pieces:
             for name, content in self._pieces.files.items():
                 (directory / name).write_bytes(content)
@@ -257,15 +296,15 @@ class Tokenizer:
         # is, and has had this name in every release (release 5 keeps it as an alias).
         settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
         if self._pieces:
-            settings["tokenizer_class"] = "BertweetTokenizer"
-            settings["normalization"] = False
+            settings |= self._pieces.settings
             flags = ("lstrip", "normalized", "rstrip", "single_word", "special")
             settings["added_tokens_decoder"] = {
                 str(self._pieces.public[i]): {
-                    "content": token.content,
+                    "content": self._pieces.tokens[self._pieces.public[i]],
                     **{flag: getattr(token, flag) for flag in flags},
                 }
                 for i, token in self._core.get_added_tokens_decoder().items()
+                if token.special or self._pieces.spelling is None
             }
         inputs = ["input_ids", "token_type_ids", "attention_mask"]
         settings["model_input_names"] = inputs if self._segmented else [inputs[0], inputs[2]]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -13,11 +13,12 @@ from heedful.checkpoints.directory import Checkpoint, read_model
 from heedful.checkpoints.finding import find, fingerprint
 from heedful.checkpoints.fresh import fresh_model, shape_from
 from heedful.checkpoints.heads import NewHead
+from heedful.checkpoints.protocol import AnyCheckpoint
 from heedful.errors import RequestError
-from heedful.objectives.protocol import Objective
+from heedful.objectives.protocol import MadeModel, Objective
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
-from heedful.training.device import pick_device
+from heedful.training.device import is_mixed, pick_device
 from heedful.training.tokenizers import tokenizer_for
 from heedful.tuning.protocol import Surroundings, Tuning
 
@@ -26,12 +27,14 @@ from heedful.tuning.protocol import Surroundings, Tuning
 class Assembly:
     objective: Objective
     tuning: Tuning
-    checkpoint: Checkpoint
+    checkpoint: AnyCheckpoint
     device: torch.device
     source: str
     """What the user calls the model."""
     fingerprint: str
     """Of the model directory that it began from; "" if from random weights."""
+    made_from: Mapping[str, str]
+    """The fingerprints of what it was made from beside that, by what the user calls them."""
 
     @property
     def catalogued(self) -> dict[str, str]:
@@ -47,25 +50,34 @@ def read_objective(recipe: Recipe, seed: int, store: SharedStore) -> Objective:
 
 def assemble(recipe: Recipe, seed: int, objective: Objective, store: SharedStore) -> Assembly:
     device = pick_device(recipe.training.device, "training.device")
+    mixed = is_mixed(recipe.training.precision, device)
     tuning_class: type[Tuning] = plugins.find("tuning", recipe.tuning.method)
+    made = objective.make_model(seed, store) or _body_with_heads(recipe, seed, objective, tuning_class, store)
+    checkpoint, source, origin = made.checkpoint, made.title, made.fingerprint
+    checkpoint.source = Path(source).name if Path(source).exists() else source
+    objective.prepare(checkpoint, made.facts, store)
+    body = {**made.facts, "drawn": None if origin else seed}
+    fresh = frozenset(name for name, place in checkpoint.sources.items() if place == "new" and origin)
+    around = Surroundings(recipe, seed, device, store, body, checkpoint.family, fresh)
+    tuning = tuning_class(cast(Any, checkpoint.module), objective, around)
+    tuning.reader.mixed = mixed
+    return Assembly(objective, tuning, checkpoint, device, source, origin, {**made.made_from, **tuning.made_from()})
+
+
+def _body_with_heads(
+    recipe: Recipe, seed: int, objective: Objective, tuning_class: type[Tuning], store: SharedStore
+) -> MadeModel:
     heads = objective.heads(tuning_class.READING)
     checkpoint, source, origin = _model(recipe, seed, objective, heads, store)
     if checkpoint.tokenizer is None:
         raise RequestError(f"{source}: has no tokenizer; put tokenizer.json or vocab.txt beside its weights.")
-    checkpoint.source = Path(source).name if Path(source).exists() else source
     carried = checkpoint.transformer.adapters
     if carried and not tuning_class.USES_ADAPTERS:
         raise RequestError(
             f'{source}: carries adapters ({", ".join(carried)}), which tuning.method = "{recipe.tuning.method}" would '
             "not use; name the body that they were trained on."
         )
-    facts = _facts(recipe, seed, origin)
-    objective.prepare(checkpoint, facts, store)
-    body = {**facts, "drawn": None if origin else seed}
-    fresh = frozenset(name for name, place in checkpoint.sources.items() if place == "new" and origin)
-    around = Surroundings(recipe, seed, device, store, body, checkpoint.family, fresh)
-    tuning = tuning_class(checkpoint.transformer, objective, around)
-    return Assembly(objective, tuning, checkpoint, device, source, origin)
+    return MadeModel(checkpoint, source, origin, _facts(recipe, seed, origin))
 
 
 def _facts(recipe: Recipe, seed: int, origin: str) -> dict[str, Any]:

@@ -19,3 +19,19 @@ def pick_device(wanted: str | torch.device, key: str) -> torch.device:
     except (RuntimeError, AssertionError, TypeError):
         raise RequestError(f"{key} = {wanted!r} does not exist on this machine; use 'auto', or 'cpu'.") from None
     return device
+
+
+def is_mixed(precision: str, device: torch.device) -> bool:
+    """Whether training multiplies matrices in bfloat16. Refused on a CPU that would only imitate it."""
+    if precision == "auto":
+        return device.type == "cuda"
+    if precision == "bfloat16" and device.type == "cpu" and not multiplies_bfloat16():
+        raise RequestError(
+            'training.precision = "bfloat16": this CPU has no instructions for it (AVX512-BF16 or AMX), and would be '
+            "far slower than in float32; use float32 (--set training.precision=float32)."
+        )
+    return precision == "bfloat16"
+
+
+def multiplies_bfloat16() -> bool:
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -134,7 +134,7 @@ class Fit:
         progress.decay *= 1 - lr * self.table_scale * self.training.weight_decay
         progress.step += 1
         progress.tokens += tokens
-        progress.forward_flops += self.objective.forward_flops(step, self.tuning.transformer.shape)
+        progress.forward_flops += self.objective.forward_flops(step, reader.module.shape)
         progress.losses.append(terms)
         if progress.step % _LOG_EVERY == 0:
             self._log_losses(lr)
@@ -202,7 +202,7 @@ class Fit:
             self.progress.decay = self.progress.best_decay
 
     def _fresh_optimiser(self) -> torch.optim.Optimizer:
-        maps = linear_maps(self.tuning.transformer)
+        maps = linear_maps(self.tuning.reader.module)
         return make_optimiser(self.parameters, self.training, self.tuning.lr_scale, maps)
 
     def _log_losses(self, lr: float | None) -> None:

@@ -1,6 +1,5 @@
 """One run: a recipe with a seed, from data to a model directory with its metrics, in a directory of its own."""
 
-import copy
 import json
 import math
 import platform
@@ -10,17 +9,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from heedful.checkpoints.adapters import FOLDER as ADAPTERS
-from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
 from heedful.models.inventory import take_inventory
 from heedful.recipes.reading import same_recipe
@@ -111,7 +108,7 @@ def execute(
             metrics = write_outcome(directory, recipe, parts, progress, baselines)
         parts.tuning.finish(progress.decay)
         objective.finish(parts.checkpoint)
-        write_model(directory / "model", parts.checkpoint, None if parts.tuning.MOVES_BODY else store)
+        parts.checkpoint.write(directory / "model", None if parts.tuning.MOVES_BODY else store)
         if progress.pruned:
             narrator.say(f"stopped at mark {progress.marks}: behind the median of earlier settings")
             manifest["pruned"] = progress.marks
@@ -138,7 +135,7 @@ def _for_the_others(parts: Assembly, manifest: dict[str, Any]) -> dict[str, Any]
 
 
 def _made_of(parts: Assembly) -> list[Any]:
-    return [parts.fingerprint, parts.tuning.made_from(), parts.objective.description()["fingerprints"]]
+    return [parts.fingerprint, dict(parts.made_from), parts.objective.description()["fingerprints"]]
 
 
 def _assist(group: Processes, recipe: Recipe, seed: int, directory: Path, store: SharedStore | None) -> None:
@@ -219,11 +216,10 @@ def _fit(
 
 def _keep_mark(folder: Path, parts: Assembly, store: SharedStore, progress: Progress) -> None:
     """The model as it is, put together as at the end: in a copy, since training goes on with its own."""
-    ours = parts.checkpoint
-    mark = replace(ours, transformer=copy.deepcopy(ours.transformer), tokenizer=copy.copy(ours.tokenizer))
-    parts.tuning.finish(progress.decay, mark.transformer)
+    mark = parts.checkpoint.copied()
+    parts.tuning.finish(progress.decay, cast(Any, mark.module))
     parts.objective.finish(mark)
-    write_model(folder / f"{progress.step:08}", mark, None if parts.tuning.MOVES_BODY else store)
+    mark.write(folder / f"{progress.step:08}", None if parts.tuning.MOVES_BODY else store)
 
 
 def _solve(
@@ -281,10 +277,10 @@ def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: As
     """A run goes on only where that leads to the same bits."""
     if manifest["model"].get("fingerprint") != parts.fingerprint:
         raise RequestError(f"{directory}: the model has changed since this run began; choose another with --out.")
-    tokenizer = parts.checkpoint.tokenizer
-    if tokenizer is not None and manifest["model"].get("tokenizer", tokenizer.fingerprint) != tokenizer.fingerprint:
+    tokenizer = parts.checkpoint.tokenizer_fingerprint
+    if tokenizer is not None and manifest["model"].get("tokenizer", tokenizer) != tokenizer:
         raise RequestError(f"{directory}: the tokenizer has changed since this run began; choose another with --out.")
-    for source, print_of in parts.tuning.made_from().items():
+    for source, print_of in parts.made_from.items():
         if manifest["model"].get("made_from", {}).get(source) != print_of:
             raise RequestError(f"{directory}: {source} has changed since this run began; choose another with --out.")
     if (manifest["versions"]["torch"], manifest["device"]) != (version("torch"), str(parts.device)):
@@ -308,7 +304,7 @@ def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: As
 def _manifest(
     recipe: Recipe, seed: int, parts: Assembly, command: str, thresholds: Mapping[int, float], group: Processes
 ) -> dict[str, Any]:
-    total = take_inventory(parts.checkpoint.transformer).total
+    total = take_inventory(parts.checkpoint.module).total
     trainable = sum(p.numel() for p in parts.tuning.trainable().values())
     cut_into = group.parts(recipe.training.accumulate).count
     return {
@@ -330,12 +326,12 @@ def _manifest(
             "source": parts.source,
             "fingerprint": parts.fingerprint,
             "family": parts.checkpoint.family,
-            **({"tokenizer": tokenizer.fingerprint} if (tokenizer := parts.checkpoint.tokenizer) else {}),
+            **({"tokenizer": tokenizer} if (tokenizer := parts.checkpoint.tokenizer_fingerprint) else {}),
             "parameters": {
                 "total": total + parts.tuning.set_aside,
                 "trainable": trainable + parts.tuning.set_aside,
             },
-            **({"made_from": made_from} if (made_from := parts.tuning.made_from()) else {}),
+            **({"made_from": dict(parts.made_from)} if parts.made_from else {}),
             **parts.catalogued,
         },
         "state": "running",
@@ -344,14 +340,15 @@ def _manifest(
 
 def _cost(parts: Assembly, progress: Progress, total_seconds: float) -> dict[str, Any]:
     spent = parts.tuning.spent(progress.forward_flops, progress.tokens)
-    training = spent.seconds + progress.seconds  # what was computed once may be another run's work
+    once_flops, once_seconds = parts.objective.spent_once()
+    training = spent.seconds + once_seconds + progress.seconds  # what was computed once may be another run's work
     padding = {} if spent.padding_share is None else {"padding_share": spent.padding_share}
     return {
         "training_seconds": training,
         "total_seconds": max(training, total_seconds),
         "peak_memory_bytes": peak_memory(),
         "gpu_memory_bytes": peak_gpu_memory(parts.device),
-        "flops": spent.flops,
+        "flops": spent.flops + once_flops,
         "tokens": spent.tokens,
         **parts.objective.reading(),
         **padding,
@@ -360,7 +357,7 @@ def _cost(parts: Assembly, progress: Progress, total_seconds: float) -> dict[str
 
 def _use(model: Path, parts: Assembly) -> dict[str, Any]:
     """What it costs to use what was trained."""
-    parts.checkpoint.transformer.eval()
+    parts.checkpoint.module.eval()
     adapters = _bytes_in(model / ADAPTERS)
     return {
         "prediction_seconds": parts.objective.prediction_seconds(parts.checkpoint, parts.device),

@@ -15,11 +15,16 @@ from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import TrainingTable
 
 
-def lr_factor(step: int, steps: int, warmup: float, schedule: str, cooldown: float = 1.0) -> float:
-    """The share of the highest learning rate in step `step` = 0 … steps − 1."""
-    rising = int(warmup * steps)
+def lr_factor(
+    step: int, steps: int, warmup: float, schedule: str, cooldown: float = 1.0, highest: int | None = None
+) -> float:
+    """The share of the highest learning rate in step `step` = 0 … steps − 1. `highest`: the step, counted from 1, in
+    which it is 1; else it rises over the share `warmup` of the steps."""
+    rising = int(warmup * steps) if highest is None else highest - 1
     if step < rising:
         return (step + 1) / (rising + 1)
+    if schedule == "inverse-sqrt":
+        return math.sqrt((rising + 1) / (step + 1))
     if schedule == "trapezoid":
         return min(1.0, (steps - step) / (int(cooldown * steps) + 1))
     return _fallen((step - rising) / max(1, steps - rising), schedule)
@@ -30,6 +35,8 @@ def lr_factor_by_tokens(before: float, after: float, warmup: float, schedule: st
     the rise is counted to the end of a step and the fall to its beginning."""
     if before < warmup:
         return min(1.0, after / warmup)
+    if schedule == "inverse-sqrt":
+        return math.sqrt(warmup / before)
     if schedule == "trapezoid":
         return min(1.0, (1 - before) / cooldown)
     return _fallen((before - warmup) / (1 - warmup), schedule)
@@ -83,7 +90,8 @@ class Schedule:
         if self.stage_ends:
             stage = bisect.bisect_right(self.stage_ends, step)
             begin, end = self.stage_ends[stage - 1] if stage else 0, self.stage_ends[stage]
-        return table.lr * lr_factor(step - begin, end - begin, table.warmup, table.schedule, table.cooldown)
+        factor = lr_factor(step - begin, end - begin, table.warmup, table.schedule, table.cooldown, table.warmup_steps)
+        return table.lr * factor
 
     def is_mark(self, step: int, tokens_before: int, tokens: int) -> bool:
         """Whether the training is at a mark after so many steps; the last of them took it from `tokens_before` to

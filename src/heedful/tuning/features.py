@@ -3,8 +3,6 @@
 import contextlib
 import hashlib
 import json
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +14,9 @@ import torch
 from heedful.models.flops import forward_flops
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import ONE_STATE, Reads
+from heedful.objectives.kept import write_features
 from heedful.objectives.texts import CachedFeatures, LowerStates, Text, TextReader, collate, pack_texts
 from heedful.tuning.protocol import Spent, Surroundings
-
-_ROWS = 32  # texts in a batch
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ def _compute_states(
                 array[at : at + len(ids)] = x_ctd[chunk, : len(ids)]
                 at, chunk = at + len(ids), chunk + 1
 
-    _write_features(folder, (int(starts[-1]), transformer.shape.width), texts, fill)
+    write_features(folder, (int(starts[-1]), transformer.shape.width), texts, fill)
 
 
 def _digest(texts: Sequence[Text]) -> str:
@@ -111,29 +108,4 @@ def _compute(reader: TextReader, texts: Sequence[Text], reads: Reads, folder: Pa
     def fill(array: np.ndarray, rows: list[int]) -> None:
         array[rows] = reader.features([texts[i] for i in rows], reads).float().cpu().numpy()
 
-    _write_features(folder, (len(texts), reader.transformer.shape.width), texts, fill)
-
-
-def _write_features(
-    folder: Path, shape: tuple[int, int], texts: Sequence[Text], fill: Callable[[np.ndarray, list[int]], None]
-) -> None:
-    """`fill` puts into the array what belongs to the texts of these numbers."""
-    started = time.monotonic()
-    part = folder / ".features.npy"
-    array = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=shape)
-    _reserve(part)
-    order = sorted(range(len(texts)), key=lambda i: -texts[i].tokens)
-    with torch.inference_mode():
-        for at in range(0, len(order), _ROWS):
-            fill(array, order[at : at + _ROWS])
-    array.flush()
-    del array
-    (folder / "seconds.json").write_text(json.dumps(round(time.monotonic() - started, 3)), encoding="utf-8")
-    part.rename(folder / "features.npy")  # whole or not there, however the run is stopped
-
-
-def _reserve(path: Path) -> None:
-    """Takes the room of a mapped file now: a full disk is an error here, and the end of the process later."""
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    write_features(folder, (len(texts), reader.transformer.shape.width), texts, fill)

@@ -22,7 +22,7 @@ from heedful.tuning.solving import PENALTIES, solve_head
 _OF_STEPS = (
     "epochs", "steps", "tokens", "mark_steps", "mark_tokens", "keep_marks", "batch_size", "batch_warmup", "accumulate",
     "optimiser", "lr", "muon_lr", "betas", "schedule", "warmup", "cooldown", "weight_decay", "clip", "patience", "keep",
-    "checkpoint_seconds",
+    "checkpoint_seconds", "precision",
 )  # fmt: skip
 
 

@@ -30,13 +30,23 @@ class Full(Tuning):
     Table = FullTable
     COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 5, "lr": 1e-4}}
 
-    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
+    def __init__(self, module: nn.Module, objective: Objective, around: Surroundings) -> None:
+        """Any model; one that is no body with heads has nothing but its weights here."""
         table = around.recipe.tuning
         assert isinstance(table, FullTable)
         self.layer_decay = table.layer_decay
-        self._reinitialise(transformer, table.reinit_layers, around.seed)
-        self.transformer = transformer.to(around.device)
-        self.reader = TextReader(self.transformer, around.device)
+        self.reader = TextReader(module.to(around.device), around.device)
+        self.compact: CompactTable | None = None
+        self.unread: tuple[str, ...] = ()
+        if isinstance(module, Transformer):
+            self._begin(module, table, objective, around.seed)
+        elif table.layer_decay != 1 or table.reinit_layers:
+            key = "layer_decay" if table.layer_decay != 1 else "reinit_layers"
+            raise RequestError(f"tuning.{key} is for a body of blocks, which this model is not; leave it out.")
+
+    def _begin(self, transformer: Transformer, table: FullTable, objective: Objective, seed: int) -> None:
+        self._reinitialise(transformer, table.reinit_layers, seed)
+        self.transformer = transformer
         ids = objective.token_ids()
         self.compact = None if ids is None else CompactTable(transformer, ids)
         if self.compact is not None:
@@ -59,10 +69,13 @@ class Full(Tuning):
         return [] if pooled else ["body.pooler."]
 
     def trainable(self) -> dict[str, nn.Parameter]:
-        return {n: p for n, p in self.transformer.named_parameters() if not n.startswith(self.unread or "\0")}
+        named = self.reader.module.named_parameters()
+        return {n: p for n, p in named if p.requires_grad and not n.startswith(self.unread or "\0")}
 
     def lr_scale(self, name: str) -> float:
         """1 for the heads and what follows the blocks; below, `layer_decay` to the power of the depth under the top."""
+        if self.layer_decay == 1:
+            return 1.0
         layers = self.transformer.shape.layers
         if match := re.match(r"body\.blocks\.(\d+)\.", name):
             return self.layer_decay ** (layers - 1 - int(match[1]))

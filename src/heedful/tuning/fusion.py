@@ -59,7 +59,7 @@ class Fusion(AdapterTuning):
                 if stored.name in names:
                     raise RequestError(
                         f"tuning.adapters: {source} holds an adapter called {stored.name!r}, as another of them does; "
-                        "save one of them under another name."
+                        "save one under another name (load_adapter(DIR, name=NEW), then save_adapter(DIR, NEW))."
                     )
                 put_adapter(self.transformer, self.around.family, stored, stored.name)
                 names.append(stored.name)

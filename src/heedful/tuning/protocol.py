@@ -76,6 +76,7 @@ class Tuning(ABC):
     """If it is there, nothing is trained step by step."""
 
     transformer: Transformer
+    """The model, where it is a body with heads."""
     reader: TextReader
     """What the objective computes with."""
 
@@ -118,7 +119,7 @@ class Tuning(ABC):
 
     def train(self, on: bool) -> None:
         """Dropout on or off, where this tuning has any."""
-        self.transformer.train(on)
+        self.reader.module.train(on)
 
     def lr_scale(self, name: str) -> float:
         """The learning rate of this parameter, as a share of the recipe's."""

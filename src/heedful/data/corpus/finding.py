@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.data.corpus.documents import MARKERS, Source
-from heedful.data.hub import fetch_files
+from heedful.data.hub import HUB, fetch_by_name
 from heedful.data.named import data_folder
 from heedful.errors import RequestError
-
-_HUB = "hub:"
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,8 @@ def find_sources(names: Sequence[str], separator: str, text: str | None) -> list
 
 
 def _find(name: str, separator: str, text: str | None) -> Source:
-    if name.startswith(_HUB):
-        return Source(_from_hub(name), name, separator, text)
+    if name.startswith(HUB):
+        return Source(fetch_by_name(name, "data.corpus"), name, separator, text)
     path = Path(name).expanduser()
     if name in CORPORA and not path.exists():
         named, folder = CORPORA[name], data_folder()
@@ -56,12 +54,3 @@ def _find(name: str, separator: str, text: str | None) -> Source:
     if path.is_file() and path.stat().st_size == 0:
         raise RequestError(f"{path} is empty; a corpus needs text.")
     return Source(path, path.name, separator, text)
-
-
-def _from_hub(name: str) -> Path:
-    """hub:OWNER/REPOSITORY/FILE."""
-    owner, _, rest = name.removeprefix(_HUB).partition("/")
-    repository, _, file = rest.partition("/")
-    if not (owner and repository and file):
-        raise RequestError(f"data.corpus = {name!r}: write hub:OWNER/REPOSITORY/FILE, the file with its folders.")
-    return fetch_files(f"{owner}/{repository}", [file], "main", name)[0]

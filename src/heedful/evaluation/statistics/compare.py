@@ -42,8 +42,8 @@ Floats = npt.NDArray[np.float64]
 Decided = Literal["different", "alike", "open"]
 ALPHA = 0.05
 DIFFERENCE = 0.02
-"""Settings that differ by less are alike, unless one says otherwise; of a metric without an upper end, a share of the
-score."""
+"""Settings that differ by less are alike, unless one says otherwise: a share of the most that the metric can be; of one
+without an upper end, of the score."""
 ENOUGH_SEEDS = 10
 """From so many seeds of both on, the order of their scores and the size of an effect can be believed."""
 _UNLIMITED = 200
@@ -145,7 +145,8 @@ def compare_all(
     pairs, adjusted = corrected([values[name] for name in names])
     listed = [i for i, (a, _) in enumerate(pairs) if len(names) <= _ALL_LISTED or a == 0]
     tested = int(np.isfinite(adjusted).sum())
-    unit = 1.0 if None not in metric.bounds else abs(float(values[chosen].score)) or 1.0
+    low, high = metric.bounds
+    unit = high if low is not None and high is not None else abs(float(values[chosen].score)) or 1.0
     alike = rounded(DIFFERENCE * unit) if difference is None else difference
     wanted, together = [w * unit for w in WANTED], pooled(list(values.values()))
     asked, found = _Asked(Words(metric, where), alpha, alike, most_seeds, tested, wanted, together), []

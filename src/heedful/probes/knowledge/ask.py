@@ -62,10 +62,10 @@ def answer(model: ReadableModel, material: Material, name: str) -> tuple[list[st
     device = transformer.body.embeddings.token.weight.device
     with evaluating(transformer), head_through(transformer, head, None):
         said = say_answers(transformer, head, prompts, form.marker, material.answer_tokens, device)
-    texts = [tokenizer.decode(one.ids).strip() for one in said]
+    texts = [tokenizer.decode(one.answer.ids).strip() for one in said]
     golds = zip(spelled(tokenizer, questions.answers), questions.answers, strict=True)
     texts = [gold if text == as_said else text for text, (as_said, gold) in zip(texts, golds, strict=True)]
-    return texts, np.exp([sum(one.log_probabilities) for one in said])
+    return texts, np.exp([sum(one.answer.log_probabilities) for one in said])
 
 
 def _language_model(model: ReadableModel, name: str) -> tuple[Transformer, str]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from heedful.data.catalog import QUESTIONS
 from heedful.data.corpus.documents import all_documents
 from heedful.data.corpus.finding import find_sources
-from heedful.data.questions import NAMED, Questions, load_questions, read_questions
+from heedful.data.questions import Questions, load_questions, read_questions
 from heedful.errors import RequestError
 from heedful.objectives.answer import AnswerTable
 from heedful.objectives.asking import ANSWER_TOKENS
@@ -77,7 +78,7 @@ class Library:
         if own is None:
             raise RequestError(
                 f"{subject} does not say which questions it was trained for; name some with --questions "
-                f"(a file, or {', '.join(NAMED)})."
+                f"(a file, or {', '.join(QUESTIONS)})."
             )
         sets = self._sets(subject, own)
         judged = judging_order(name for name in sets if name != "train")
@@ -91,19 +92,19 @@ class Library:
         if own is not None:
             return _called(own, "train"), self._sets(subject, own)["train"]
         named = self.given.questions
-        if named in NAMED and not Path(str(named)).exists():
+        if named in QUESTIONS and not Path(str(named)).exists():
             return self._split(str(named), "train")
         return "", None
 
     def _split(self, name: str, split: str) -> tuple[str, Questions]:
         """A file, or a split of a named set."""
         path = Path(name).expanduser()
-        if name in NAMED and not path.exists():
+        if name in QUESTIONS and not path.exists():
             return f"{name}, {split}", self._once("named", name, lambda: load_questions(name, {}))[split]
         if not path.exists():
             option = "--train" if split == "train" else "--questions"
             raise RequestError(
-                f"{option}: {name} does not exist, and no set has this name; there is {', '.join(NAMED)}."
+                f"{option}: {name} does not exist, and no set has this name; there is {', '.join(QUESTIONS)}."
             )
         return path.name, self._once("file", str(path), lambda: read_questions(path, None, None, None, None))
 

@@ -52,7 +52,9 @@ def with_words(report: Report) -> Report:
     """The report with a last section for the words that its headings use."""
     blocks = [*report.opening, *(block for section in report.sections for block in section.blocks)]
     used = {word for title in _headings(blocks) if (word := word_of(title)) is not None}
-    used |= {word for word in ("seed", "dev", "TF-IDF", "baseline") if used}
+    said = repr(report).lower()
+    further = ("seed", "dev", "TF-IDF", "baseline")
+    used |= {word for word in further if used and re.search(rf"(?<!\w){word.lower()}s?(?!\w)", said)}
     pairs = tuple((word, WORDS[word]) for word in sorted(used, key=str.lower))
     return replace(report, sections=(*report.sections, Section("words", "Words", (Facts(pairs),)))) if pairs else report
 

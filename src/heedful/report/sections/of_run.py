@@ -1,8 +1,10 @@
 """The sections of a run's report: each reads the run's files and says one thing, or is None."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from heedful.evaluation.metrics import Metric
 from heedful.report.facts.run import (
     best_baseline,
     dev_points,
@@ -187,6 +189,7 @@ def scores(run: Run) -> Section | None:
                 cells = (title_of(name), *(figure(number(theirs, m.name)) for m in metrics))
                 rows.append(Row((*cells, duration(number(b, "seconds"))), "baseline"))
         blocks.append(Table(f"{split}: {several(int(number(ours, 'n') or 0), 'example')}", tuple(columns), tuple(rows)))
+        blocks += _parts(split, ours, metrics)
         why = "; ".join(f"{titles.get(m, m)}: {reason}" for m, reason in mapping(ours, "undefined").items())
         if why:
             blocks.append(Prose(f"Undefined here: {why}.", "note"))
@@ -196,6 +199,17 @@ def scores(run: Run) -> Section | None:
         value = figure(number(chosen, "score"))
         blocks.append(Prose(f"Kept is the checkpoint of {', '.join(at)}, which scored {value} on dev.", "note"))
     return make_section("scores", "Scores", blocks)
+
+
+def _parts(split: str, ours: Mapping[str, Any], metrics: Sequence[Metric]) -> list[Block]:
+    """The scores of some of the examples of a set, where the run says them apart."""
+    parts = [part for part in records(ours, "parts") if part.get("part")]
+    columns = [Column("examples"), Column("n", numeric=True), *(Column(m.title, numeric=True) for m in metrics)]
+    rows = [
+        Row((str(part["part"]), plain(part.get("n")), *(figure(number(part, m.name)) for m in metrics)))
+        for part in parts
+    ]
+    return [Table(f"{split}, part by part", tuple(columns), tuple(rows))] if rows else []
 
 
 def curves(run: Run) -> Section | None:

@@ -28,7 +28,7 @@ _EPSILON = 1e-7
 def make(
     parameters: Mapping[str, nn.Parameter], table: TrainingTable, lr_scale: LrScale, maps: Mapping[str, int]
 ) -> torch.optim.Optimizer:
-    inside = {name: p for name, p in parameters.items() if name in maps and name.startswith("body.blocks.")}
+    inside = {name: p for name, p in parameters.items() if name in maps and _is_inside(name)}
     if not inside:
         raise RequestError(
             'training.optimiser = "muon" is for matrices of the blocks, of which none moves; use "adamw".'
@@ -37,6 +37,12 @@ def make(
     ratio = table.muon_lr / table.lr  # the schedule's learning rates are those of AdamW
     groups = groups_of(inside.items(), table.weight_decay, lambda name: ratio * lr_scale(name))
     return Muon(groups, {p: maps[name] for name, p in inside.items()}, rest)
+
+
+def _is_inside(name: str) -> bool:
+    """Whether it is a part of a block: of a body, or of the encoder or the decoder of a translator."""
+    before, blocks, _ = name.partition(".blocks.")
+    return bool(blocks) and before.rpartition(".")[2] in ("body", "encoder", "decoder")
 
 
 class Muon(torch.optim.Optimizer):

@@ -1,0 +1,85 @@
+"""A translator as it stands in a directory: the model, and the tokenizers of both sides."""
+
+import copy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
+from heedful.models.seq2seq.decoder_only import DecoderOnly
+from heedful.models.seq2seq.recurrent import RecurrentSeq2Seq
+from heedful.models.seq2seq.transformer import Seq2SeqTransformer
+from heedful.storage.shared import SharedStore
+from heedful.text.pairs import PairTokenizer
+from heedful.text.tokenizer import Tokenizer
+
+TranslationModel = Seq2SeqTransformer | RecurrentSeq2Seq | BertFusedSeq2Seq | DecoderOnly
+
+
+@dataclass
+class TranslatorCheckpoint:
+    model: TranslationModel
+    tokenizers: PairTokenizer
+    bert_tokenizer: Tokenizer | None = None
+    """Of the other body of a BERT-fused model."""
+    family: str = "heedful"
+    """In whose layout it is written: "marian", or "heedful", our own."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Where each tensor came from: file and name there, or "new"."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Keys of config.json that do not concern the computation, kept for saving."""
+    generation: dict[str, Any] = field(default_factory=dict)
+    """How it is meant to be decoded, as generation_config.json says: `num_beams`, `max_length`, …"""
+    source: str = ""
+    """What the user called the model; of a directory, its last name."""
+
+    @property
+    def module(self) -> nn.Module:
+        return self.model
+
+    @property
+    def tokenizer_fingerprint(self) -> str:
+        """Equal where every text has the same ids on each side."""
+        sides = [self.tokenizers.source, self.tokenizers.target]
+        sides += [self.bert_tokenizer] if self.bert_tokenizer is not None else []
+        return " ".join(tokenizer.fingerprint for tokenizer in sides)
+
+    def copied(self) -> "TranslatorCheckpoint":
+        """With weights of its own, so that training can go on with these; tokenizers are the same objects."""
+        return replace(
+            self,
+            model=copy.deepcopy(self.model),
+            sources=dict(self.sources),
+            extra=copy.deepcopy(self.extra),
+            generation=copy.deepcopy(self.generation),
+        )
+
+    def setting(self, key: str, default: Any = None) -> Any:
+        """How it is meant to be decoded: what generation_config.json says, else config.json, where it was once."""
+        return self.generation.get(key, self.extra.get(key, default))
+
+    def write(self, directory: Path, shared: SharedStore | None = None) -> None:
+        from heedful.checkpoints.translators.directory import write_translator
+
+        write_translator(directory, self, shared)
+
+    @property
+    def begin_id(self) -> int:
+        """What the decoder reads before a target's first token."""
+        said = self.extra.get("decoder_start_token_id")
+        return self.tokenizers.begin_id if said is None else int(said)
+
+    @property
+    def end_id(self) -> int:
+        return self.tokenizers.end_id
+
+    @property
+    def source_pad_id(self) -> int:
+        """What fills a batch of sources; any token would do, as nobody looks at it."""
+        return self.tokenizers.source.pad_id or 0
+
+    @property
+    def target_pad_id(self) -> int:
+        return self.tokenizers.target.pad_id or 0

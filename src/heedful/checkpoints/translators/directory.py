@@ -1,0 +1,186 @@
+"""A translator's directory, whole: read with every tensor accounted for, or written."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from heedful.checkpoints import config as configs
+from heedful.checkpoints.directory import MODEL_FILES, link_tensors, sample_of, save_tensors
+from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_tensors
+from heedful.checkpoints.translators import marian, own
+from heedful.checkpoints.translators.checkpoint import TranslationModel, TranslatorCheckpoint
+from heedful.errors import RequestError
+from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
+from heedful.models.seq2seq.decoder_only import DecoderOnly
+from heedful.models.seq2seq.recurrent import RecurrentSeq2Seq
+from heedful.models.seq2seq.transformer import Seq2SeqTransformer
+from heedful.nn.blocks import FUSED, Kernels
+from heedful.storage.directories import replace_directory
+from heedful.storage.shared import SharedStore
+from heedful.text.pairs import PairTokenizer, read_pair_tokenizer
+
+Layout = Literal["marian", "heedful"]
+_SETTINGS = "generation_config.json"
+FILES = MODEL_FILES | {"source.spm", "target.spm", "target_vocab.json", _SETTINGS}
+FOLDERS = frozenset(["target", own.BERT_FOLDER])
+
+
+def is_translator(directory: Path) -> bool:
+    """Whether a model directory holds a translator; what is wrong with it is not looked at."""
+    path = existing(Path(directory), "config.json")
+    return path is not None and configs.is_translator(configs.read_json(path))
+
+
+def read_translator(directory: Path, kernels: Kernels = FUSED) -> TranslatorCheckpoint:
+    directory = Path(directory)
+    path = existing(directory, "config.json")
+    if path is None:
+        raise RequestError(f"{directory}: has no config.json, so it is not a model directory.")
+    config = configs.read_json(path)
+    if not configs.is_translator(config):
+        raise RequestError(f"{directory}: is no translator, but a {configs.shown(config.get('model_type'))} model.")
+    tensors = open_tensors(directory)
+    family = "marian" if config.get("model_type") == "marian" else "heedful"
+    if family == "marian":
+        described = marian.describe(directory, config, tensors, kernels)
+    else:
+        described = own.describe(directory, config, kernels)
+    _check_all_tensors_used(directory, described, tensors)
+    tokenizers = _tokenizers(directory, described.model)
+    sources = _fill(directory, described, tensors)
+    settings = existing(directory, _SETTINGS)
+    return TranslatorCheckpoint(
+        described.model,
+        tokenizers,
+        described.bert_tokenizer,
+        family,
+        sources,
+        described.extra,
+        configs.read_json(settings) if settings is not None else {},
+        directory.name,
+    )
+
+
+def _check_all_tensors_used(directory: Path, described: own.Described, tensors: Mapping[str, Stored]) -> None:
+    """Every stored tensor must belong to the model, and the model's must all be stored, with the right shapes."""
+    sizes = {name: p.shape for name, p in described.model.named_parameters()}
+    expected = {theirs: e.their_shape(sizes[e.ours]) for e in described.entries for theirs in e.theirs}
+    present = {n: tensors[n] for n in expected if n in tensors}
+    problems = {
+        "missing": [n for n in expected if n not in present],
+        "of another shape": [
+            f"{n} is {list(t.shape)}, not {list(expected[n])}" for n, t in present.items() if t.shape != expected[n]
+        ],
+        "not floating-point": [n for n, t in present.items() if not t.is_float],
+        "without a home": [
+            n
+            for n in tensors
+            if n not in expected and n not in described.copies and not re.fullmatch(described.derived, n)
+        ],
+    }
+    if any(problems.values()):
+        found = "; ".join(f"{len(names)} {what}: {sample_of(names)}" for what, names in problems.items() if names)
+        raise RequestError(
+            f"{directory}: the tensors do not fit the translator that config.json describes ({found}); fetch or save "
+            "it again."
+        )
+
+
+def _fill(directory: Path, described: own.Described, tensors: Mapping[str, Stored]) -> dict[str, str]:
+    """The stored values into the model; where each tensor came from."""
+    model, sources = described.model, dict(described.bert_sources)
+    (model.translator if isinstance(model, BertFusedSeq2Seq) else model).to_empty(device="cpu")
+    parameters = dict(model.named_parameters())
+    for entry in described.entries:
+        for name, view in entry.views(parameters[entry.ours].detach()).items():
+            view.copy_(tensors[name].read())
+            if not view.sum().isfinite() and (bad := int((~view.isfinite()).sum())):
+                raise RequestError(f"{directory / tensors[name].file}: {name} has {bad} NaN or infinite values.")
+        stored = " + ".join(tensors[n].name for n in entry.theirs)
+        sources[entry.ours] = f"{tensors[entry.theirs[0]].file}: {stored}"
+    for copy, original in described.copies.items():
+        if copy in tensors and not torch.equal(tensors[copy].read().float(), tensors[original].read().float()):
+            raise RequestError(
+                f"{directory}: {copy} is not equal to {original}, but config.json says that they are one."
+            )
+    assert set(sources) == set(parameters), "a parameter was not read"
+    model.eval()
+    return sources
+
+
+def _tokenizers(directory: Path, model: TranslationModel) -> PairTokenizer:
+    for name in FILES:
+        existing(directory, name)  # refuses links that lead out before anything is read through them
+    tokenizers = read_pair_tokenizer(directory, "heedful")
+    if tokenizers is None:
+        raise RequestError(
+            f"{directory}: has no tokenizer; put tokenizer.json, or source.spm, target.spm and vocab.json, beside its "
+            "weights."
+        )
+    for side, size, tokenizer in zip(
+        ("source", "target"), vocabularies(model), (tokenizers.source, tokenizers.target), strict=True
+    ):
+        if tokenizer.size != size:
+            raise RequestError(
+                f"{directory}: the tokenizer of the {side} has {tokenizer.size} entries but the embedding has {size}; "
+                "they do not belong together."
+            )
+    return tokenizers
+
+
+def vocabularies(model: TranslationModel) -> tuple[int, int]:
+    """How many tokens the model knows of source and target."""
+    if isinstance(model, DecoderOnly):
+        return model.shape.vocabulary, model.shape.vocabulary
+    if isinstance(model, RecurrentSeq2Seq):
+        return model.shape.source_vocabulary, model.shape.target_vocabulary
+    shape = model.shape.translator if isinstance(model, BertFusedSeq2Seq) else model.shape
+    return shape.source.vocabulary, shape.target.vocabulary
+
+
+def write_translator(
+    directory: Path, checkpoint: TranslatorCheckpoint, shared: SharedStore | None = None, layout: Layout | None = None
+) -> None:
+    """Into a directory that appears, or takes the place of an older model there, in one step. With a store to share,
+    another body that does not move is one file with that of every other translator that was written with it.
+
+    `layout`: default is Marian's, which others read, where it can say the model and its tokenizers, else our own.
+    """
+    why_not = marian.why_not(checkpoint)
+    if layout == "marian" and why_not:
+        raise RequestError(f"{directory}: cannot be written in Marian's layout: {why_not}; save it in heedful's own.")
+    own.refuse(directory, checkpoint)
+    tensors = own_tensors(checkpoint.model)
+    if (layout or ("heedful" if why_not else "marian")) == "marian":
+        assert isinstance(checkpoint.model, Seq2SeqTransformer)
+        content, tensors = marian.write_config(checkpoint), marian.stored_tensors(checkpoint.model, tensors)
+    else:
+        content = own.write_config(checkpoint)
+
+    def write(into: Path) -> None:
+        _write_json(into / "config.json", content)
+        if checkpoint.generation:
+            _write_json(into / _SETTINGS, checkpoint.generation)
+        if shared is None:
+            save_tensors(tensors, into / SAFETENSORS)
+        else:
+            link_tensors(tensors, into / SAFETENSORS, shared)
+        checkpoint.tokenizers.save(into)
+        own.write_bert(into, checkpoint, shared)
+
+    replace_directory(Path(directory), write, FILES, FOLDERS)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def own_tensors(model: TranslationModel) -> dict[str, Tensor]:
+    """By their names in our layout: a table that is shared stands there once, another body is elsewhere."""
+    other = {id(p) for p in model.bert.parameters()} if isinstance(model, BertFusedSeq2Seq) else set()
+    return {n: p.detach().cpu().contiguous() for n, p in model.named_parameters() if id(p) not in other}

@@ -1,0 +1,184 @@
+"""`heedful translate`: a translation for each line, in their order."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from heedful.cli.show import without_controls
+from heedful.errors import RequestError
+from heedful.storage.whole import open_output
+
+if TYPE_CHECKING:
+    from heedful.translating.engine import Translation
+    from heedful.translating.lines import LineTranslator
+
+_WINDOW = 1024  # lines that are translated together, so that memory does not grow with the file
+_LONGEST = 1 << 19  # bytes of a line; no sentence has so many
+_CHUNK = 1 << 16
+
+
+def translate(
+    model: Annotated[str, typer.Argument(help="A translator: a model directory, or a hub id.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="Texts, one a line; default: the standard input, or what you type.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file, which appears when it is whole.")] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="Follow so many translations at a time; 1 is greedy; default: the model's, or 5.")
+    ] = None,
+    n_best: Annotated[int, typer.Option(help="So many translations of each line, best first.")] = 1,
+    length_penalty: Annotated[float | None, typer.Option(help="Above 0 favours long ones, below 0 short ones.")] = None,
+    coverage: Annotated[float, typer.Option(help="Penalty for source words that were not looked at.")] = 0.0,
+    max_length: Annotated[int | None, typer.Option(help="The most tokens of a translation, its end included.")] = None,
+    min_length: Annotated[int | None, typer.Option(help="The fewest: before them none ends.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Draw tokens instead; below 1 more of the likely, 0 the likeliest.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw from the so many likeliest tokens alone.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw from the fewest tokens that have this probability together.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same translations.")] = 0,
+    prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Columns with score, log-probability, tokens and why it ended.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(help="The most lines that are translated at a time.")] = 32,
+    batch_tokens: Annotated[int, typer.Option(help="The most tokens that are read at a time.")] = 4096,
+) -> None:
+    """Translate lines, streaming: memory does not grow with them, and what is there is written.
+
+    Empty lines stay empty. A line that cannot be translated leaves a line that says why; they are counted at the end.
+    """
+    for name, value in (("--batch-size", batch_size), ("--batch-tokens", batch_tokens)):
+        if value < 1:
+            raise RequestError(f"{name} {value}: give 1 or more.")
+    if file is not None and not file.is_file():
+        raise RequestError(f"{file}: is not a file; name one with a text in each line, or none for standard input.")
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise RequestError(f"{out}: name a file in a folder that exists.")
+
+    from heedful.api import load
+    from heedful.translating.lines import LineTranslator
+    from heedful.translating.settings import Wanted
+    from heedful.translating.translator import Translator
+
+    loaded = load(model)
+    if not isinstance(loaded, Translator):
+        raise RequestError(f"{model}: is no translator; name a model that goes from a source to a target.")
+    wanted = Wanted(beam, n_best, length_penalty, max_length, min_length, temperature, top_k, top_p, seed, coverage)
+    translator = LineTranslator(loaded, wanted, prefix, batch_size, batch_tokens)
+    table = _Table(n_best > 1, scores)
+    if file is None and sys.stdin.isatty() and out is None:
+        _converse(translator, table)
+        return
+    if out is None:
+        _from_place(file, lambda windows: table.write(sys.stdout, translator, windows))
+    else:
+        _from_place(file, lambda windows: _write_file(out, translator, table, windows))
+        print(f"{translator.count:,} {'line' if translator.count == 1 else 'lines'} in {out}", file=sys.stderr)
+    if translator.refused:
+        print(
+            f"{translator.refused:,} of {translator.count:,} lines were not translated; each says why in its place",
+            file=sys.stderr,
+        )
+
+
+Windows = Iterator[list[bytes | None]]
+
+
+def _from_place(file: Path | None, write: Callable[[Windows], None]) -> None:
+    if file is None:
+        write(read_windows(sys.stdin.fileno(), gather=False))
+        return
+    try:
+        handle = os.open(file, os.O_RDONLY)
+    except OSError as error:
+        raise RequestError(f"{file}: cannot be read ({error.strerror}).") from None
+    try:
+        write(read_windows(handle, gather=True))
+    finally:
+        os.close(handle)
+
+
+def read_windows(handle: int, gather: bool) -> Windows:
+    """Lines without their ends; None for one that is too long to be kept. With `gather` as many as a window holds, else
+    what has come so far, as one window: it is answered at once."""
+    window: list[bytes | None] = []
+    rest, dropped = b"", False
+    while chunk := os.read(handle, _CHUNK):
+        *pieces, tail = chunk.split(b"\n")
+        for piece in pieces:
+            whole = not dropped and len(rest) + len(piece) <= _LONGEST
+            window.append(rest + piece if whole else None)
+            rest, dropped = b"", False
+            if len(window) == _WINDOW:
+                yield window
+                window = []
+        if not dropped:
+            rest += tail
+            if len(rest) > _LONGEST:
+                rest, dropped = b"", True
+        if window and not gather:
+            yield window
+            window = []
+    if rest or dropped:
+        window.append(None if dropped else rest)
+    if window:
+        yield window
+
+
+class _Table:
+    """What is written of a translation: its text alone, or columns with a header."""
+
+    def __init__(self, ranked: bool, scored: bool) -> None:
+        self._ranked, self._scored = ranked, scored
+        self.columns = ["line", "rank"] * ranked + ["score", "log_p", "tokens", "reason"] * scored + ["text"]
+
+    def write(self, file: TextIO, translator: "LineTranslator", windows: Windows) -> None:
+        if len(self.columns) > 1:
+            file.write("\t".join(self.columns) + "\n")
+        for window in windows:
+            first = translator.count + 1
+            for number, found in enumerate(translator.translate(window), first):
+                file.writelines(line + "\n" for line in self.lines(number, found))
+            file.flush()
+
+    def lines(self, number: int, found: "Sequence[Translation] | str") -> Iterator[str]:
+        """`found`: the translations, or why there is none."""
+        if isinstance(found, str):
+            cells: list[Any] = [number, 1] * self._ranked + ["", "", "", "refused"] * self._scored
+            yield "\t".join(map(str, [*cells, f"[not translated: {found}]"]))
+            return
+        for rank, one in enumerate(found, 1):
+            cells = [number, rank] * self._ranked
+            if self._scored:
+                cells += [f"{one.score:.4f}", f"{one.log_probabilities.sum():.4f}", len(one.tokens), one.reason]
+            yield "\t".join(map(str, [*cells, " ".join(one.text.split())]))
+
+
+def _write_file(out: Path, translator: "LineTranslator", table: _Table, windows: Windows) -> None:
+    """The file appears when it is complete."""
+    with open_output(out) as file:
+        table.write(file, translator, windows)
+
+
+def _converse(translator: "LineTranslator", table: _Table) -> None:
+    """Line by line with somebody at a terminal, until the end of input or an interrupt."""
+    print("One text a line; Ctrl-D ends.", file=sys.stderr)
+    try:
+        while True:
+            print("> ", end="", file=sys.stderr, flush=True)
+            line = sys.stdin.buffer.readline()
+            if not line:
+                break
+            (found,) = translator.translate([line.rstrip(b"\n")])
+            for said in table.lines(translator.count, found):
+                print(without_controls(said), flush=True)
+    except KeyboardInterrupt:
+        pass
+    print(file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Pairs of texts that say the same in two languages: read, checked, filtered, named."""

@@ -1,0 +1,70 @@
+"""Lines of a file or a terminal, window by window: one that cannot be translated does not stop the others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heedful.errors import RequestError
+from heedful.translating.engine import Source, Translation, encode_sources, too_long, translate
+from heedful.translating.settings import Wanted, decide
+from heedful.translating.translator import Translator
+
+LONGEST = 100_000
+"""Characters of a line that is looked at."""
+
+
+@dataclass
+class LineTranslator:
+    translator: Translator
+    wanted: Wanted
+    prefix: str | None = None
+    batch_size: int = 32
+    batch_tokens: int = 4096
+    count: int = 0
+    """Lines so far."""
+    refused: int = 0
+
+    def __post_init__(self) -> None:
+        self._decoding = decide(self.translator.checkpoint, self.wanted)
+        self._prefix = self.translator.prefix_ids(self.prefix, 1, self._decoding)
+
+    def translate(self, lines: Sequence[bytes | None]) -> list[list[Translation] | str]:
+        """The translations of each line, or in words why there is none. None is a line that was too long to be
+        kept."""
+        why: dict[int, str] = {}
+        texts = [self._text(line, row, why) for row, line in enumerate(lines)]
+        sources = self._sources(texts, why)
+        for row, source in enumerate(sources):
+            if said := too_long(self.translator.checkpoint, source, self._decoding.longest_source):
+                why[row] = said
+        # What is refused stays as an empty text, so that every line keeps its number, on which draws depend.
+        given = [Source("", [], []) if row in why else source for row, source in enumerate(sources)]
+        prefixes = None if self._prefix is None else self._prefix * len(given)
+        made = translate(
+            self.translator.checkpoint, given, self._decoding, prefixes, self.batch_size, self.batch_tokens, self.count
+        )
+        self.count += len(lines)
+        self.refused += len(why)
+        return [why.get(row, found) for row, found in enumerate(made)]
+
+    def _text(self, line: bytes | None, row: int, why: dict[int, str]) -> str:
+        text = ""
+        try:
+            text = "" if line is None else line.decode("utf-8-sig" if self.count + row == 0 else "utf-8").rstrip("\r")
+        except UnicodeDecodeError:
+            why[row] = "is not UTF-8"
+        if line is None or len(text) > LONGEST:
+            why[row] = f"has more than {LONGEST:,} characters; give it sentence by sentence"
+        return "" if row in why else text
+
+    def _sources(self, texts: Sequence[str], why: dict[int, str]) -> list[Source]:
+        try:
+            return encode_sources(self.translator.checkpoint, texts)
+        except RequestError:  # one of them cannot be encoded: which?
+            return [self._source(text, row, why) for row, text in enumerate(texts)]
+
+    def _source(self, text: str, row: int, why: dict[int, str]) -> Source:
+        try:
+            return encode_sources(self.translator.checkpoint, [text])[0]
+        except RequestError as error:
+            why[row] = str(error).rstrip(".")
+            return Source("", [], [])

@@ -1,0 +1,272 @@
+"""`heedful translate` as a person uses it: a file, a pipe or a terminal; lines of every kind; refused, interrupted."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+import translator_samples as samples
+from heedful.checkpoints.translators import write_translator
+from heedful.cli import translate as verb
+from heedful.cli.main import main
+
+Said = pytest.CaptureFixture[str]
+LINES = ["the cat sat", "", "a dog ran", "the dog sat on a mat", "a mat"]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translate") / "tiny"
+    write_translator(folder, samples.make("post"))
+    return folder
+
+
+@pytest.fixture
+def texts(directory: Path) -> Any:
+    model: Any = heedful.load(directory)
+    return lambda lines, **options: model.translate(lines, **{"max_length": 9, **options})
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["heedful", "translate", *map(str, arguments)])
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0)
+
+
+def shown(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_line_for_each_line(
+    directory: Path, texts: Any, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    expected = [shown(text) for text in texts(LINES).texts]
+    assert expected[1] == ""
+    for window in (1024, 2, 1):
+        monkeypatch.setattr(verb, "_WINDOW", window)  # windows do not change the translations
+        assert run(monkeypatch, directory, file, "--max-length", 9) == 0
+        said = capsys.readouterr()
+        assert said.out.split("\n") == [*expected, ""]
+        assert said.err == ""
+
+
+def test_scores_and_several_of_the_best(
+    directory: Path, texts: Any, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    assert run(monkeypatch, directory, file, "--max-length", 9, "--beam", 3, "--n-best", 2, "--scores") == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["line", "rank", "score", "log_p", "tokens", "reason", "text"]
+    found = texts(LINES, beam=3, n_best=2).n_best
+    expected = [(i, rank, one) for i, row in enumerate(found, 1) for rank, one in enumerate(row, 1)]
+    assert len(rows) - 1 == len(expected) == 9  # of an empty line there is one
+    for (line, rank, one), cells in zip(expected, rows[1:], strict=True):
+        assert cells == [
+            str(line), str(rank), f"{one.score:.4f}", f"{one.log_probabilities.sum():.4f}", str(len(one.tokens)),
+            one.reason, shown(one.text),
+        ]  # fmt: skip
+    assert run(monkeypatch, directory, file, "--max-length", 9, "--scores") == 0
+    assert capsys.readouterr().out.splitlines()[0] == "score\tlog_p\ttokens\treason\ttext"
+
+
+def test_a_file_appears_whole(
+    directory: Path, texts: Any, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    out = tmp_path / "out.txt"
+    assert run(monkeypatch, directory, file, "--out", out, "--max-length", 9) == 0
+    assert out.read_text(encoding="utf-8").splitlines() == [shown(text) for text in texts(LINES).texts]
+    assert capsys.readouterr().err == f"5 lines in {out}\n"
+
+    def broken(*_: object, **__: object) -> Iterator[list[bytes | None]]:
+        yield [b"a dog"]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verb, "read_windows", broken)
+    assert run(monkeypatch, directory, file, "--out", tmp_path / "other.txt") == 130
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", "out.txt"]
+
+
+def test_lines_that_cannot_be_translated_say_why(
+    directory: Path, texts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    path = tmp_path / "awful.txt"
+    path.write_bytes(
+        b"\xef\xbb\xbfa dog\r\n" + b"a" * 60 + b"\n\xff\xfe\n" + b"a " * 50_001 + b"\n" + b"b" * 700_000 + b"\na mat"
+    )
+    assert run(monkeypatch, directory, path, "--max-length", 9) == 0
+    said = capsys.readouterr()
+    a, b = (shown(text) for text in texts(["a dog", "a mat"]).texts)
+    assert said.out.split("\n") == [
+        a,
+        "[not translated: has 61 tokens, and the model reads at most 40]",
+        "[not translated: is not UTF-8]",
+        "[not translated: has more than 100,000 characters; give it sentence by sentence]",
+        "[not translated: has more than 100,000 characters; give it sentence by sentence]",
+        b,
+        "",
+    ]
+    assert said.err == "4 of 6 lines were not translated; each says why in its place\n"
+
+
+def test_draws_do_not_hang_on_windows_or_on_lines_that_were_refused(
+    directory: Path, texts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"a dog\n\xff\na mat\nthe cat\n")
+    expected = texts(["a dog", "", "a mat", "the cat"], temperature=1.2, seed=5).texts
+    for window in (1, 3, 100):
+        monkeypatch.setattr(verb, "_WINDOW", window)
+        assert run(monkeypatch, directory, path, "--max-length", 9, "--temperature", 1.2, "--seed", 5) == 0
+        lines = capsys.readouterr().out.split("\n")
+        assert [lines[0], lines[2], lines[3]] == [shown(expected[i]) for i in (0, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.txt"], "nowhere.txt: is not a file; name one with a text in each line"),
+        (["FILE", "--beam", "0"], "beam=0 is not a whole number"),
+        (["FILE", "--beam", "2", "--top-k", "3"], "beam=2 is about beam search, and top_k about drawing"),
+        (["FILE", "--max-length", "50"], "writes at most 40 tokens"),
+        (["FILE", "--out", "nowhere/out.txt"], "name a file in a folder that exists"),
+        (["FILE", "--batch-size", "0"], "--batch-size 0: give 1 or more"),
+    ],
+)
+def test_refusals(
+    arguments: list[str], words: str, directory: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    assert run(monkeypatch, directory, *[str(file) if a == "FILE" else a for a in arguments]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.out == ""
+
+
+def test_other_models_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said, file: Path) -> None:
+    from generation_samples import write_language_model
+
+    write_language_model(tmp_path / "language")
+    assert run(monkeypatch, tmp_path / "language", file) == 2
+    assert "is no translator; name a model that goes from a source to a target" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb_line", [["predict", "MODEL", "a dog"], ["generate", "MODEL", "a dog"]])
+def test_other_verbs_say_what_it_is(
+    verb_line: list[str], directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    arguments = [str(directory) if a == "MODEL" else a for a in verb_line]
+    monkeypatch.setattr("sys.argv", ["heedful", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "is a translator, which" in capsys.readouterr().err
+
+
+def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
+    path = tmp_path / "many.txt"
+    path.write_bytes(b"a line of some words\n" * 200_000 + b"x" * 3_000_000)
+    handle = os.open(path, os.O_RDONLY)
+    tracemalloc.start()
+    count = sum(len(window) for window in verb.read_windows(handle, gather=True))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    os.close(handle)
+    assert count == 200_001
+    assert most < 4_000_000
+
+
+def command(directory: Path, *arguments: str) -> list[str]:
+    call = "from heedful.cli.main import main; main()"
+    return [sys.executable, "-c", call, "translate", str(directory), "--max-length", "9", *arguments]
+
+
+def test_lines_of_a_pipe_are_answered_as_they_come(directory: Path, texts: Any) -> None:
+    with subprocess.Popen(
+        command(directory), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line, text in zip(LINES, texts(LINES).texts, strict=True):
+            process.stdin.write(line.encode() + b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline().decode() == shown(text) + "\n"
+        out, err = process.communicate(timeout=60)
+        assert (out, err, process.returncode) == (b"", b"", 0)
+
+
+@pytest.mark.parametrize("end", [b"\x04", b"\x03"])
+def test_a_terminal_is_answered_line_by_line_and_ends_quietly(end: bytes, directory: Path, texts: Any) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command(directory), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, close_fds=True,
+        preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(theirs)
+    said = wait_for(ours, b"", b"> ")
+    os.write(ours, b"a dog\n")
+    said = wait_for(ours, said + b"|", b"> ")
+    assert shown(texts(["a dog"]).texts[0]) in said.decode()
+    os.write(ours, end)
+    try:
+        while piece := os.read(ours, 1000):
+            said += piece
+    except OSError:  # the other side has gone
+        pass
+    assert process.wait(timeout=30) == 0
+    assert b"Traceback" not in said
+    assert b"interrupted" not in said
+    os.close(ours)
+
+
+def wait_for(handle: int, said: bytes, words: bytes) -> bytes:
+    start, seen = time.monotonic(), len(said)
+    while words not in said[seen:]:
+        assert time.monotonic() - start < 120, said
+        said += os.read(handle, 1000)
+    return said
+
+
+def inspected(monkeypatch: pytest.MonkeyPatch, capsys: Said, *arguments: object) -> str:
+    monkeypatch.setattr("sys.argv", ["heedful", "inspect", *map(str, arguments)])
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["post", "wordpiece", "luong lstm", "fused", "decoder-only"])
+def test_inspect_shows_its_parts(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    made = samples.make(kind)
+    write_translator(tmp_path / kind, made)
+    out = inspected(monkeypatch, capsys, tmp_path / kind)
+    count = sum(p.numel() for p in made.model.parameters())
+    assert f"parameters  {count:,} in all" in out
+    assert "tokenizers  " in out
+    assert all(len(line) <= 80 for line in out.splitlines()[1:]), out
+    facts = json.loads(inspected(monkeypatch, capsys, tmp_path / kind, "--json"))
+    assert facts["parameters"]["total"] == count
+    assert facts["parameters"]["trainable"] == sum(p.numel() for p in made.model.parameters() if p.requires_grad)
+    assert sum(facts["parameters"]["parts"].values()) == count
+    assert {t["name"] for t in facts["tensors"]} == {name for name, _ in made.model.named_parameters()}
+    assert facts["memory"]["weight_bytes"] == 4 * count
+    assert facts["kind"] == samples.KINDS[kind]["kind"]
+    assert facts["tokenizers"]["target"]["size"] == made.tokenizers.target.size
+    assert re.search("Marian's layout", facts["ctranslate2"]["why_not"])

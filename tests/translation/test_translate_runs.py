@@ -1,0 +1,214 @@
+"""Whole runs of translation: what they leave, that they learn, and that a kill changes nothing."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+
+import heedful
+from heedful.checkpoints.translators import read_translator
+from heedful.data.pig_latin import translate_word
+from heedful.evaluation.metrics import scored
+from heedful.evaluation.translations import TRANSLATION_METRICS
+from heedful.report.run import write_run_report
+from heedful.storage.examples import read_predictions, read_values
+from heedful.training.run import execute
+from killing import survive
+from training_samples import read_log, write_csv
+from translation_samples import KINDS, assembled, translation, words, write_words
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.full)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_and_resumed_to_the_bit(kind: str, kills: int, tmp_path: Path) -> None:
+    recipe = translation(kind, tmp_path, model={"body_dropout": 0.2}, training={"patience": 2})
+    execute(recipe, 7, tmp_path / "whole/run", command="test", quiet=True)
+    survive(kills, recipe, tmp_path / "lives", tmp_path / "whole/run", random.Random(5))
+
+
+LEARNED: dict[str, dict[str, Any]] = {
+    "encoder-decoder": {"model": {"width": 32, "layers": 1}, "training": {"lr": 5e-3}},
+    "recurrent": {"model": {"width": 32}, "training": {"lr": 1e-2}},
+    "decoder-only": {"model": {"width": 32, "layers": 2}, "training": {"lr": 5e-3}},
+    "bert-fused": {"model": {"width": 32, "layers": 1, "drop_net": 0.0}, "training": {"lr": 5e-3}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_learns_words(kind: str, tmp_path: Path) -> None:
+    """Judged on the words that it was trained on: what is asked here is whether steps lead anywhere."""
+    path = write_csv(tmp_path / "few.csv", ("plain", "pig"), [(w, translate_word(w)) for w in words(40)])
+    recipe = translation(
+        kind,
+        tmp_path,
+        model={**LEARNED[kind]["model"], "body_dropout": 0.0},
+        data={"train": str(path), "dev": str(path), "test": str(path)},
+        objective={"smoothing": 0.0, "final_beam": 2, "beam": 0},
+        training={**LEARNED[kind]["training"], "epochs": 45, "patience": None, "checkpoint_seconds": 60.0},
+        evaluation={"metric": "loss"},
+    )
+    execute(recipe, 0, tmp_path / "run", quiet=True)
+    metrics = json.loads((tmp_path / "run/metrics.json").read_text())
+    assert metrics["splits"]["test"]["exact_match"] > 0.9
+    assert metrics["splits"]["test"]["recurring"] == metrics["splits"]["test"]["n"] == 40
+    assert metrics["baselines"]["copy"]["test"]["exact_match"] < 0.1
+    losses = [line["dev"]["loss"] for line in read_log(tmp_path / "run") if "dev" in line]
+    assert losses[-1] < 0.1 * losses[0]
+    assert "bleu" not in read_log(tmp_path / "run")[-1]["dev"]  # objective.beam = 0
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    recipe = translation("encoder-decoder", folder, training={"max_length": 8}, objective={"final_beam": 3})
+    execute(recipe, 3, folder / "run", quiet=True)
+    return folder / "run"
+
+
+def test_what_a_run_leaves(finished: Path) -> None:
+    metrics = json.loads((finished / "metrics.json").read_text())["splits"]["test"]
+    manifest = json.loads((finished / "manifest.json").read_text())
+    rows, lines = read_predictions(finished / "predictions/test.tsv")
+    assert list(lines) == ["source", "reference", "translation", "score"]
+    assert lines["reference"] == [translate_word(word) for word in lines["source"]]
+    same_rows, columns = read_values(finished / "values/test.tsv")
+    assert same_rows == rows
+    for metric in TRANSLATION_METRICS:
+        assert scored(metric, columns) == pytest.approx(metrics[metric.name], abs=1e-12), metric.name
+    references = [lines["reference"]]
+    assert metrics["bleu"] == pytest.approx(sacrebleu.corpus_bleu(lines["translation"], references).score, abs=1e-9)
+    assert metrics["chrf"] == pytest.approx(sacrebleu.corpus_chrf(lines["translation"], references).score, abs=1e-9)
+    stated = {one["name"]: one for one in manifest["metrics"]}
+    assert next(iter(stated)) == "bleu"
+    assert stated["bleu"]["signature"] == metrics["signatures"]["bleu"]
+    assert "tok:13a" in stated["bleu"]["signature"]
+    assert sum(part["n"] for part in metrics["parts"]) == metrics["n"] == 8
+    assert metrics["parts"][0]["part"] == "sources of 1-5 tokens"
+    assert "recurring" not in metrics
+    write_run_report(finished)
+    assert "test, part by part" in (finished / "report.md").read_text()
+    assert manifest["cost"]["flops"] > 0
+    assert manifest["cost"]["prediction_seconds"] > 0
+
+
+def test_what_is_too_long_is_said(finished: Path) -> None:
+    data = json.loads((finished / "manifest.json").read_text())["data"]
+    long = [word for word in words(30) if len(translate_word(word)) + 1 > 8]
+    assert long
+    assert data["sizes"]["train"] == 30 - len(long)
+    said = f"train: {len(long)} pairs are left out because a side has more than 8 tokens, training.max_length"
+    assert any(note.startswith(said) for note in data["notes"]), data["notes"]
+    assert any("more than 8 tokens and" in note and note.startswith("test:") for note in data["notes"])
+    metrics = json.loads((finished / "metrics.json").read_text())["splits"]
+    assert all(sentence in data["notes"] for sentence in metrics["dev"]["cut"])
+
+
+def test_it_can_be_read_and_gone_on_from(finished: Path, tmp_path: Path) -> None:
+    """With the same ids and the same answers, and the same losses at first."""
+    saved = read_translator(finished / "model")
+    recipe = translation(
+        "encoder-decoder",
+        tmp_path,
+        model={"kind": None, "layers": None, "width": None, "heads": None, "name": str(finished / "model")},
+        tokenizer=None,
+        training={"max_length": 8, "epochs": 1},
+        objective={"final_beam": 3},
+    )
+    again = assembled(recipe, tmp_path / "store")
+    assert again.checkpoint.tokenizer_fingerprint == saved.tokenizer_fingerprint
+    again.tuning.train(False)
+    judged = again.objective.judge_all(again.tuning.reader, ["test"])["test"]
+    _, lines = read_predictions(finished / "predictions/test.tsv")
+    assert [list(line) for line in judged.predictions()] == [list(line) for line in zip(*lines.values(), strict=True)]
+    execute(recipe, 0, tmp_path / "run", quiet=True)
+    assert json.loads((tmp_path / "run/manifest.json").read_text())["model"]["fingerprint"]
+
+
+def test_another_body_beside_a_translator_that_was_trained_alone(finished: Path, tmp_path: Path) -> None:
+    sizes = {"layers": None, "width": None, "heads": None}
+    recipe = translation(
+        "bert-fused",
+        tmp_path,
+        model={**sizes, "name": str(finished / "model"), "drop_net": 0.3},
+        tokenizer=None,
+        training={"max_length": 8, "epochs": 1},
+    )
+    execute(recipe, 0, tmp_path / "run", quiet=True)
+    ours, plain = (read_translator(folder / "model") for folder in (tmp_path / "run", finished))
+    assert ours.model.shape.translator == plain.model.shape
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert list(manifest["model"]["made_from"]) == [recipe.model.bert]
+    shutil.rmtree(tmp_path / "bert")  # what was made needs it no more
+
+
+def test_rows_that_recur_are_told_apart(tmp_path: Path) -> None:
+    known = words(20)
+    rows = [(word, translate_word(word)) for word in known]
+    new = [(word, translate_word(word)) for word in words(12, seed=8) if word not in known][:6]
+    data = {
+        "train": str(write_csv(tmp_path / "train.csv", ("plain", "pig"), rows)),
+        "dev": str(write_csv(tmp_path / "dev.csv", ("plain", "pig"), new)),
+        "test": str(write_csv(tmp_path / "test.csv", ("plain", "pig"), [*rows[:5], *new])),
+    }
+    recipe = translation("recurrent", tmp_path, data=data, training={"keep_marks": True, "keep": "last"})
+    execute(recipe, 0, tmp_path / "run", quiet=True)
+    marks = sorted((tmp_path / "run/marks").iterdir())
+    weights = [dict(read_translator(mark).model.named_parameters()) for mark in [*marks, tmp_path / "run/model"]]
+    assert len(weights) == 4
+    same = [all(p.equal(weights[-1][n]) for n, p in one.items()) for one in weights]
+    assert same == [False, False, True, True]  # each mark as it was then
+    test = json.loads((tmp_path / "run/metrics.json").read_text())["splits"]["test"]
+    new = test["parts"][0]
+    assert new["part"] == "sources that are not in train"
+    assert (test["n"], test["recurring"], new["n"]) == (11, 5, 6)
+    _, lines = read_predictions(tmp_path / "run/predictions/test.tsv")
+    expected = sacrebleu.corpus_chrf(lines["translation"][5:], [lines["reference"][5:]]).score
+    assert new["chrf"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_study_compares_by_bleu(tmp_path: Path) -> None:
+    """Sentences × seeds, from the values of the runs; the source as it is stands beside them."""
+    data = write_words(tmp_path / "words")
+    files = "".join(f'{key} = "{value}"\n' for key, value in data.items())
+    (tmp_path / "words.toml").write_text(
+        f"""
+[model]
+kind = "encoder-decoder"
+layers = 1
+heads = 2
+[tokenizer]
+kind = "characters"
+[data]
+{files}
+[objective]
+kind = "translate"
+[training]
+epochs = 2
+lr = 5e-3
+max_length = 16
+threads = 1
+device = "cpu"
+[evaluation]
+metric = "chrf"
+[study]
+model.width = [8, 16]
+test = "all"
+"""
+    )
+    study = heedful.run(tmp_path / "words.toml", seeds=2, out=tmp_path / "study", workers=1)
+    statistics = json.loads((tmp_path / "study/statistics.json").read_text())
+    assert statistics["metric"] == "chrf"
+    assert not statistics["not_compared"]
+    settings = {row["setting"]: row for row in study.table}
+    assert set(statistics["settings"]) == {*settings, "copy"}
+    for name, row in settings.items():
+        expected = statistics["settings"][name]["expected"]
+        assert expected["mean"] == pytest.approx(row["test_mean"])
+        assert expected["low"] < expected["mean"] < expected["high"]
+    assert len(statistics["comparisons"]) == 3
+    assert (tmp_path / "study/best/config.json").exists()
+    assert "chrF" in (tmp_path / "study/report.md").read_text()
