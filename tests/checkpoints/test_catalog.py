@@ -21,7 +21,8 @@ from hub_server import Hub, Repository, serve
 GET = """
 import json, sys
 from heedful.checkpoints import catalog
-catalog.CATALOG["minilm"] = catalog.Named(**json.loads(sys.argv[1]))
+entry = json.loads(sys.argv[1])
+catalog.CATALOG["minilm"] = catalog.Named(**entry | {"published": catalog.Published(**entry["published"])})
 from heedful.cli.main import main
 sys.argv = ["heedful", "models", "get", sys.argv[2]]
 main()
@@ -39,8 +40,10 @@ class Place:
         self.cache = root / "home" / "heedful" / "models" / "minilm"
         hashes = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in self.model.iterdir()}
         self.entry: dict[str, Any] = {
-            "name": "minilm", "what": "small", "hub_id": "someone/minilm", "wheel": "tiny-model==1.0",
-            "wheel_folder": "tiny_model/model", "sha256": hashes, "licence": "none", "trained_on": "nothing",
+            "name": "minilm", "what": "small", "sha256": hashes, "licence": "none", "trained_on": "nothing",
+            "published": {
+                "hub_id": "someone/minilm", "wheel": "tiny-model==1.0", "wheel_folder": "tiny_model/model",
+            },
         }  # fmt: skip
 
     def on_hub(self) -> Path:

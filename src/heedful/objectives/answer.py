@@ -26,7 +26,7 @@ from heedful.evaluation.metrics import fill_in, mean_of, ratio_of
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.asking import ANSWER_TOKENS, Answered, question_form, say_answers, spelled
+from heedful.objectives.asking import ANSWER_TOKENS, Answered, question_form, questions_of, say_answers, spelled
 from heedful.objectives.causal import require_causal
 from heedful.objectives.collate import collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, whole
@@ -71,12 +71,19 @@ class Answer(Objective):
     )
     CORPUS = "beside"
 
-    def __init__(self, recipe: Recipe, seed: int, data: dict[str, Questions], text: CorpusText | None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        seed: int,
+        data: dict[str, Questions],
+        text: CorpusText | None,
+        data_notes: Sequence[str] = (),
+    ) -> None:
         assert isinstance(recipe.objective, AnswerTable)
         self.recipe, self.seed, self.data, self.text, self.table = recipe, seed, data, text, recipe.objective
         self.known = set(data["train"].answers)
         self._orders: dict[str, tuple[int, Ints]] = {}
-        self.notes: list[str] = []
+        self.data_notes, self.notes = data_notes, list(data_notes)
         self.is_sample = False
 
     @staticmethod
@@ -94,21 +101,22 @@ class Answer(Objective):
     @classmethod
     def read(cls, recipe: Recipe, seed: int, store: SharedStore) -> "Answer":
         table = recipe.data
-        files = {split: file for split in ("train", "dev", "test") if (file := getattr(table, split)) is not None}
-        asked: dict[str, Any] = {"name": table.name, "files": files, "question": table.text, "answer": table.label}
-        asked |= {"header": table.header, "quotes": table.quotes}
-        content = store.json(
-            {"questions": asked}, "data", lambda: {name: vars(some) for name, some in load_questions(**asked).items()}
-        )
-        data = {name: Questions(**some) for name, some in content.items()}
+        asked = questions_of(table)
+
+        def load() -> dict[str, Any]:
+            splits, notes = load_questions(**asked)
+            return {"splits": {name: vars(some) for name, some in splits.items()}, "notes": notes}
+
+        content = store.json({"questions": asked}, "data", load)
+        data = {name: Questions(**some) for name, some in content["splits"].items()}
         if not table.corpora:
-            return cls(recipe, seed, data, None)
+            return cls(recipe, seed, data, None, content["notes"])
         text = CorpusText(table.model_copy(update={"dev": None, "test": None, "text": None}), store)
         if text.prepared["train"] is not None:
             raise RequestError(
                 f"data.corpus: {table.corpora[0]} holds ids alone, and answers are looked for in the text; name files."
             )
-        return cls(recipe, seed, data, text)
+        return cls(recipe, seed, data, text, content["notes"])
 
     def description(self) -> dict[str, Any]:
         prints = {name: some.fingerprint for name, some in self.data.items()}
@@ -131,7 +139,8 @@ class Answer(Objective):
 
     def sample(self, rows: int) -> "Answer":
         few = {name: Questions(*(v[:rows] for v in vars(some).values())) for name, some in self.data.items()}
-        made = Answer(self.recipe, self.seed, few, None if self.text is None else self.text.sample())
+        text = None if self.text is None else self.text.sample()
+        made = Answer(self.recipe, self.seed, few, text, self.data_notes)
         made.is_sample = True
         return made
 
@@ -213,9 +222,10 @@ class Answer(Objective):
                 "its subject, as in 'Ada Lovelace. She was born in London.'"
             )
         self.notes = [
+            *self.data_notes,
             f"{found:,} of {len(train):,} training questions name the subject of a document, which stands before their "
             f"answers; {cut:,} such documents are cut to training.max_length = {longest}. {subjects.repeated:,} "
-            "documents have the subject of another, and are not recalled."
+            "documents have the subject of another, and are not recalled.",
         ]
 
     # A step

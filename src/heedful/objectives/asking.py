@@ -7,6 +7,7 @@ nothing, then M, and then the answer.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -15,11 +16,20 @@ from heedful.decoding.settings import Limits, Sampling
 from heedful.models.next_token import NextToken
 from heedful.models.transformer import Transformer
 from heedful.objectives.causal import first_of
+from heedful.recipes.schema import DataTable
 from heedful.text.tokenizer import Tokenizer
 
 ANSWER_TOKENS = 32
 """The longest answer that is waited for, unless a recipe says otherwise."""
 _ROWS = 64  # questions at a time
+
+
+def questions_of(table: DataTable) -> dict[str, Any]:
+    """The [data] of a recipe in the words of `load_questions`."""
+    files = {split: file for split in ("train", "dev", "test") if (file := getattr(table, split)) is not None}
+    columns = {"question": table.text, "answer": table.label, "header": table.header, "quotes": table.quotes}
+    carved = {"dev_share": table.dev_share, "split_seed": table.split_seed}
+    return {"name": table.name, "files": files, **columns, **carved}
 
 
 @dataclass(frozen=True)

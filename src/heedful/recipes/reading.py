@@ -441,7 +441,7 @@ def _check_corpus(data: DataTable, text: str, kind: str, pairs: bool) -> None:
         if foreign:
             raise RequestError(f'data.{foreign[0]} means nothing with objective.kind = "{kind}"; leave it out.')
     elif text == "beside":
-        for key in _OF_CARVED:
+        for key in (key for key in _OF_CARVED if key != "dev_share"):
             if getattr(data, key) != SourceTable.model_fields[key].default:
                 raise RequestError(f'data.{key} means nothing with objective.kind = "{kind}"; leave it out.')
     elif text == "none":

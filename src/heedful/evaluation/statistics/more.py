@@ -60,7 +60,8 @@ class Need:
 @dataclass(frozen=True)
 class Visible:
     difference: float | None
-    """What this study would show in four of five cases; None where nothing says so: one seed, or equal answers."""
+    """What this study would show in four of five cases; None where nothing says so (one seed, equal answers), or
+    where it would be more than there can be."""
     rough: bool
     """Whether there are too few seeds to say it well."""
     floor: float | None
@@ -123,6 +124,10 @@ def how_many_more(
         same = "The two gave the same answers, so that nothing says how small a difference could be shown."
         return Visible(None, rough, None, [], same)
     needs = _needs(c, counts, a.examples, wanted, pairs, alpha, words)
+    low, high = words.metric.bounds
+    if low is not None and high is not None and now > high - low:
+        small = f"This study is too small to show any difference of {words.metric.title}."
+        return Visible(None, rough, None, needs, small)
     sentence = f"This study could show differences from about {words.rough(now)}"
     sentence += " (a rough figure, from fewer than five seeds)." if rough else "."
     return Visible(now, rough, float(floor(c, a.examples, pairs, alpha)), needs, sentence)

@@ -12,7 +12,7 @@ from heedful.data.corpus.finding import find_sources
 from heedful.data.questions import Questions, load_questions, read_questions
 from heedful.errors import RequestError
 from heedful.objectives.answer import AnswerTable
-from heedful.objectives.asking import ANSWER_TOKENS
+from heedful.objectives.asking import ANSWER_TOKENS, questions_of
 from heedful.probes.knowledge.names import KnownNames, KnownText
 from heedful.recipes.reading import draft_recipe
 from heedful.recipes.schema import DataTable
@@ -82,8 +82,6 @@ class Library:
             )
         sets = self._sets(subject, own)
         judged = judging_order(name for name in sets if name != "train")
-        if not judged:
-            raise RequestError(f"{subject} was trained on questions without any set aside; name some with --questions.")
         return _called(own, judged[0]), sets[judged[0]]
 
     def _train(self, subject: str, own: DataTable | None) -> tuple[str, Questions | None]:
@@ -100,7 +98,7 @@ class Library:
         """A file, or a split of a named set."""
         path = Path(name).expanduser()
         if name in QUESTIONS and not path.exists():
-            return f"{name}, {split}", self._once("named", name, lambda: load_questions(name, {}))[split]
+            return f"{name}, {split}", self._once("named", name, lambda: load_questions(name, {})[0])[split]
         if not path.exists():
             option = "--train" if split == "train" else "--questions"
             raise RequestError(
@@ -109,9 +107,8 @@ class Library:
         return path.name, self._once("file", str(path), lambda: read_questions(path, None, None, None, None))
 
     def _sets(self, subject: str, own: DataTable) -> dict[str, Questions]:
-        files = {split: file for split in ("train", "dev", "test") if (file := getattr(own, split)) is not None}
-        asked = (own.name, files, own.text, own.label, own.header, own.quotes)
-        return self._once("sets", json.dumps(asked), lambda: _of_recipe(subject, lambda: load_questions(*asked)))
+        asked = questions_of(own)
+        return self._once("sets", json.dumps(asked), lambda: _of_recipe(subject, lambda: load_questions(**asked)[0]))
 
     def _given_text(self) -> KnownText:
         try:
@@ -133,7 +130,10 @@ class Library:
 
 
 def _called(own: DataTable, split: str) -> str:
-    return f"{own.name}, {split}" if own.name else Path(getattr(own, split)).name
+    file = getattr(own, split)
+    if own.name or file is None:  # of a named set, or carved from train
+        return f"{own.name or Path(str(own.train)).name}, {split}"
+    return Path(file).name
 
 
 def _of_recipe(subject: str, read: Callable[[], T]) -> T:
