@@ -297,8 +297,9 @@ def _check_model(recipe: Recipe) -> None:
         raise RequestError("a model.shape needs [tokenizer] with either name or kind.")
     if model.name is not None and tokenizer is not None:
         raise RequestError(f"[tokenizer] goes with model.shape; {model.name} brings its own.")
-    if model.shape is not None and model.revision is not None:
-        raise RequestError("model.revision goes with model.name.")
+    for key in ("revision", "scratch"):
+        if model.shape is not None and getattr(model, key) != ModelTable.model_fields[key].default:
+            raise RequestError(f"model.{key} goes with model.name.")
     if model.name is not None and model.sizes():
         raise RequestError(f"model.{next(iter(model.sizes()))} goes with model.shape; {model.name} has its own sizes.")
     if model.rnn_width is not None and model.recurrent is None:

@@ -21,6 +21,9 @@ class Table(BaseModel):
 class ModelTable(Table):
     name: str | None = None
     """A directory, a hub id, or a name that `heedful models` lists. Either this or `shape`."""
+    scratch: bool = False
+    """With `name`: whether only its sizes and its tokenizer are taken, with random weights drawn from the run's seed:
+    what its training is worth, study.model.scratch = [false, true] shows."""
     shape: str | None = None
     """A named shape (`heedful models` lists them) with random weights drawn from the run's seed; needs [tokenizer]. The
     keys `layers` to `body_dropout` change its sizes and its wiring. What Hugging Face has no family for, such as other
@@ -102,7 +105,7 @@ class ModelTable(Table):
     @property
     def title(self) -> str:
         """What is named, or what is drawn."""
-        return str(self.name or self.shape or self.kind)
+        return f"{self.name} from scratch" if self.scratch else str(self.name or self.shape or self.kind)
 
     def sizes(self) -> dict[str, int | float | str]:
         """What is said of the sizes and the wiring of `shape`, by key."""

@@ -68,7 +68,9 @@ def _body_with_heads(
     recipe: Recipe, seed: int, objective: Objective, tuning_class: type[Tuning], store: SharedStore
 ) -> MadeModel:
     heads = objective.heads(tuning_class.READING)
-    checkpoint, source, origin = _model(recipe, seed, objective, heads, store)
+    checkpoint, origin = _model(recipe, seed, objective, heads, store)
+    sizes = ", ".join(f"{key} {value}" for key, value in recipe.model.sizes().items())
+    source = recipe.model.title if recipe.model.name else f"shape {recipe.model.shape}{f' ({sizes})' if sizes else ''}"
     if checkpoint.tokenizer is None:
         raise RequestError(f"{source}: has no tokenizer; put tokenizer.json or vocab.txt beside its weights.")
     carried = checkpoint.transformer.adapters
@@ -77,7 +79,12 @@ def _body_with_heads(
             f'{source}: carries adapters ({", ".join(carried)}), which tuning.method = "{recipe.tuning.method}" would '
             "not use; name the body that they were trained on."
         )
-    return MadeModel(checkpoint, source, origin, _facts(recipe, seed, origin))
+    like = {}
+    if recipe.model.scratch:
+        assert recipe.model.name is not None  # the recipe was refused otherwise
+        like = {recipe.model.name: fingerprint(find(recipe.model.name, recipe.model.revision))}
+    facts = {"model": ["scratch", like]} if like else _facts(recipe, seed, origin)
+    return MadeModel(checkpoint, source, origin, facts, like)
 
 
 def _facts(recipe: Recipe, seed: int, origin: str) -> dict[str, Any]:
@@ -96,18 +103,22 @@ def _facts(recipe: Recipe, seed: int, origin: str) -> dict[str, Any]:
 
 def _model(
     recipe: Recipe, seed: int, objective: Objective, heads: Mapping[str, NewHead], store: SharedStore
-) -> tuple[Checkpoint, str, str]:
-    """The model with its new heads, what it is called, and the fingerprint of where it is from."""
-    table, origin = recipe.model, ""
-    if table.name is not None:
+) -> tuple[Checkpoint, str]:
+    """The model with its new heads, and the fingerprint of the directory that its weights are from."""
+    table = recipe.model
+    if table.name is not None and not table.scratch:
         directory = find(table.name, table.revision)
-        origin = fingerprint(directory)
-        checkpoint = read_model(directory, heads, seed=seed)
-    else:
-        assert table.shape is not None  # the recipe was refused otherwise
-        shape = shape_from(table.shape, table.sizes())
-        checkpoint = fresh_model(
-            shape, heads, lambda family: tokenizer_for(recipe, seed, objective, family, store), seed
-        )
-    sizes = ", ".join(f"{key} {value}" for key, value in table.sizes().items())
-    return checkpoint, table.name or f"shape {table.shape}{f' ({sizes})' if sizes else ''}", origin
+        return read_model(directory, heads, seed=seed), fingerprint(directory)
+    if table.name is not None:
+        return _redrawn(read_model(find(table.name, table.revision), body_only=True), heads, seed), ""
+    assert table.shape is not None  # the recipe was refused otherwise
+    shape = shape_from(table.shape, table.sizes())
+    return fresh_model(shape, heads, lambda family: tokenizer_for(recipe, seed, objective, family, store), seed), ""
+
+
+def _redrawn(model: Checkpoint, heads: Mapping[str, NewHead], seed: int) -> Checkpoint:
+    """The same sizes and tokenizer, other weights."""
+    if model.tokenizer is None:
+        return model  # which is refused
+    tokenizer = model.tokenizer
+    return fresh_model(model.transformer.shape, heads, lambda _: tokenizer, seed)
