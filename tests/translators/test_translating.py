@@ -168,7 +168,15 @@ def test_texts_that_cannot_be_translated_are_refused() -> None:
         translator.score(["a"], [])
     with pytest.raises(RequestError, match="the source is empty"):
         translator.attention(" ")
-    for verb, words in (("predict", "no labels"), ("encode", "no features"), ("generate", "does not go on")):
+    with pytest.raises(RequestError, match="prefix '猫' has characters that this model's tokenizer does not know"):
+        translator.translate(["a"], prefix="猫")
+    refused = {
+        "predict": "no labels",
+        "encode": "no features",
+        "generate": "not go on",
+        "load_adapter": "no places for",
+    }
+    for verb, words in refused.items():
         with pytest.raises(RequestError, match=f"is a translator, which .*{words}"):
             getattr(translator, verb)(["a"])
 

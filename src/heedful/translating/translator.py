@@ -124,7 +124,14 @@ class Translator:
         given = [prefix] * rows if isinstance(prefix, str) else list(prefix)
         if len(given) != rows or not all(isinstance(text, str) for text in given):
             raise RequestError(f"prefix is neither one text nor a list of {rows}, one for each text.")
-        return self.tokenizers.target.plain(given)
+        tokenizer = self.tokenizers.target
+        ids = tokenizer.plain(given)
+        for text, row in zip(given, ids, strict=True):
+            if tokenizer.unk_id in row:
+                raise RequestError(
+                    f"prefix {text!r} has characters that this model's tokenizer does not know; leave them out."
+                )
+        return ids
 
     def score(
         self, sources: Iterable[str], targets: Iterable[str], batch_size: int = _BATCH, batch_tokens: int = _TOKENS
@@ -195,6 +202,9 @@ class Translator:
 
     def generate(self, *_: Any, **__: Any) -> NoReturn:
         raise RequestError(self.refusal("does not go on with texts"))
+
+    def load_adapter(self, *_: Any, **__: Any) -> NoReturn:
+        raise RequestError(self.refusal("has no places for adapters"))
 
     def refusal(self, what: str) -> str:
         return f"{self.source}: is a translator, which {what}; use it with translate."
