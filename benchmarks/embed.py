@@ -2,9 +2,9 @@
 
     python benchmarks/embed.py runs/pretrain-tiny-en/best src/heedful/checkpoints/embedded/heedful-tiny-en
 
-The weights are rounded to float16, which halves the files; they are read as float32. Pretraining goes without dropout, as
-no text is seen twice, and fine-tuning, which sees its texts several times, with the usual 0.1. What is printed goes
-into the catalog. The model card, README.md, stays as it is.
+The weights are rounded to float16, which halves the files; they are read as float32. Pretraining goes without dropout,
+as it sees a text once or twice, and fine-tuning, which sees its texts more often, with the usual 0.1. What is printed
+goes into the catalog. The model card, README.md, stays as it is.
 """
 
 import hashlib

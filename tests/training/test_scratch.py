@@ -50,8 +50,17 @@ def test_a_run_says_that_its_weights_were_random(tmp_path: Path) -> None:
 
 def test_with_and_without_in_one_study(tmp_path: Path) -> None:
     table = {"study": {"model": {"scratch": [False, True]}}}
-    recipe = tiny_recipe(write_tiny(tmp_path), write_data(tmp_path / "data"), **table)
-    assert [s.recipe.model.scratch for s in plan_recipe(recipe, "x").settings] == [False, True]
+    recipe = tiny_recipe(write_tiny(tmp_path), write_data(tmp_path / "data"), "solved", **table)
+    plan = plan_recipe(recipe, "x", seeds=range(3))
+    assert [s.recipe.model.scratch for s in plan.settings] == [False, True]
+    assert [s.random for s in plan.settings] == [False, True]
+    assert len({job.directory for job in plan.jobs(tmp_path)}) == 4  # a frozen body has no seed, a random one has
+
+
+@pytest.mark.parametrize("method", ["adapter", "lora", "bias"])
+def test_random_weights_are_not_left_as_they_are(method: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r'leaves random .* as they are; use "full"'):
+        tiny_recipe(tmp_path, write_data(tmp_path / "data"), method, model={"scratch": True})
 
 
 def test_a_shape_is_from_scratch_already() -> None:

@@ -107,6 +107,11 @@ class ModelTable(Table):
         """What is named, or what is drawn."""
         return f"{self.name} from scratch" if self.scratch else str(self.name or self.shape or self.kind)
 
+    @property
+    def drawn(self) -> bool:
+        """Whether the weights of the body are random."""
+        return self.shape is not None or self.scratch
+
     def sizes(self) -> dict[str, int | float | str]:
         """What is said of the sizes and the wiring of `shape`, by key."""
         return {key: value for key in SIZES if (value := getattr(self, key)) is not None}

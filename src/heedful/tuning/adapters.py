@@ -150,7 +150,7 @@ class NewAdapterTuning(AdapterTuning):
 
 
 def refuse_random(recipe: Recipe) -> None:
-    if recipe.model.shape is not None:
+    if recipe.model.drawn:
         method = recipe.tuning.method
         raise RequestError(f'tuning.method = "{method}" leaves random weights as they are; use "full".')
 

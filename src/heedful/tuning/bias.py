@@ -40,7 +40,7 @@ class Bias(Tuning):
 
     @classmethod
     def check(cls, recipe: Recipe) -> None:
-        if recipe.model.shape is not None:
+        if recipe.model.drawn:
             raise RequestError('tuning.method = "bias" leaves random matrices as they are; use "full".')
         if recipe.training.optimiser == "muon":
             raise RequestError(

@@ -79,7 +79,10 @@ class Frozen(Tuning):
     def check(cls, recipe: Recipe) -> None:
         table = recipe.tuning
         if recipe.model.shape is not None:
-            raise RequestError(f'tuning.method = "{table.method}" on random weights learns nothing; use "full".')
+            raise RequestError(
+                f'tuning.method = "{table.method}" on random weights learns little; use "full", or model.name with '
+                "model.scratch = true to see how little."
+            )
         if not isinstance(table, FrozenTable):
             return
         if table.solve and (recipe.model.head != "linear" or recipe.model.recurrent is not None):
@@ -119,7 +122,7 @@ class Frozen(Tuning):
     def random(cls, recipe: Recipe) -> bool:
         data = recipe.data
         redrawn = data.redraw and (data.limit is not None or (data.fraction or 1.0) < 1)
-        return redrawn or not cls.solves(recipe)
+        return redrawn or recipe.model.scratch or not cls.solves(recipe)
 
     def trainable(self) -> dict[str, nn.Parameter]:
         heads = self.transformer.heads
