@@ -160,3 +160,17 @@ def test_no_other_baseline_is_simpler_than_one_that_is_chosen(studies: Any, tmp_
     words = rendered(folder)[0]
     assert "frozen is in " in words  # it is said of a baseline where its model is
     assert "the simpler model" not in words
+
+
+def test_a_terminal_says_what_the_settings_of_a_search_are(tmp_path: Path) -> None:
+    directory = make_study(tmp_path / "study", THREE, settings=SETTINGS)
+    assert not [line for line in closing_lines(directory) if " = " in line]
+    facts = json.loads((directory / "study.json").read_text())
+    facts["settings"][0]["values"] = {"training.lr": 1e-4, "model.scratch": True, "training.schedule": "x" * 90}
+    (directory / "study.json").write_text(json.dumps(facts))
+    lines = closing_lines(directory)
+    said = "".join(lines)
+    name = facts["settings"][0]["name"]
+    assert f"{name}: training.lr = 0.0001, model.scratch = true, training.schedule =" in said
+    assert "x" * 60 in said
+    assert max(map(cell_len, lines)) <= 80

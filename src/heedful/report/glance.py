@@ -1,5 +1,6 @@
 """A run or a study at a glance: a verdict and one table, as text for a terminal and as HTML for a notebook."""
 
+import json
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -17,6 +18,7 @@ from heedful.report.page.words import (
     figure,
     interval,
     mean_and_deviation,
+    plain,
     several,
     title_of,
     visible,
@@ -57,7 +59,7 @@ class Glance:
         legend = {"best": "* the chosen one", "baseline": "( ) a baseline"}
         if roles & legend.keys():
             lines.append("; ".join(words for role, words in legend.items() if role in roles))
-        lines += self.notes
+        lines += [line for note in self.notes for line in _wrapped(_clean(note), _WIDE)]
         if self.card is not None:
             lines += ["", *card_lines(self.card)]
         elif self.verdict:
@@ -130,13 +132,19 @@ def glance_at_study(c: Comparison) -> Glance:
     for name, s in c.baselines(c.split, c.metric.name).items() if c.split else ():
         shown = mean_and_deviation(s, 3) if s["n"] > 1 else figure(s["mean"], 3)
         rows.append(Row((title_of(name), shown, "", "", duration(c.baseline_seconds(name))), "baseline"))
-    notes = []
+    tried = {plain(s.get("name")): mapping(s, "values") for s in records(facts, "settings")}
+    notes = [_said(setting.name, tried[setting.name]) for setting in c.settings[:_MOST] if tried.get(setting.name)]
     if len(c.settings) > _MOST:
         notes.append(f"{len(c.settings) - _MOST} more settings are in .table.")
     if records(facts, "final_settings"):
         notes.append(f"Settings that were tried: {len(records(facts, 'settings'))}; .table has them all.")
     made = Table("", columns, tuple(rows))
     return Glance(title, verdict_of_study(c), made, tuple(notes), c.study.directory, card(c))
+
+
+def _said(name: str, values: dict[str, Any]) -> str:
+    """What a setting of a search is."""
+    return f"{name}: {', '.join(f'{key} = {json.dumps(value)}' for key, value in values.items())}."
 
 
 def _planned(setting: dict[str, Any], seeds: int) -> int:
