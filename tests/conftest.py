@@ -1,6 +1,7 @@
 """The tests' tensors are tiny: one thread is fastest, and leaves the other cores to whoever else is at work."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -10,3 +11,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach the network; those of th
 
 settings.register_profile("heedful", deadline=None)  # how long an example takes is a benchmark's question
 settings.load_profile("heedful")
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as a shell leaves it in what it starts with &, and so do children
+    signal.signal(signal.SIGINT, signal.default_int_handler)

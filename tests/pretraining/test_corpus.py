@@ -4,6 +4,7 @@ import errno
 import gzip
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from heedful.data.corpus.sentences import split_sentences
 from heedful.data.corpus.shards import Corpus
 from heedful.data.corpus.writing import describe_sources, write_corpus
 from heedful.errors import RequestError, WorkError
+from heedful.objectives.sharding import shard_corpus
+from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_bpe
 
 
@@ -108,7 +111,7 @@ def test_mistakes_are_one_sentence(tmp_path, monkeypatch):
     for name, words in (
         ("latin.txt", "line 2, is not UTF-8"),
         ("rows.jsonl", "line 2, has no 'text'"),
-        ("number.jsonl", "line 1: the text is a int"),
+        ("number.jsonl", "line 1: the text is not a string but int"),
     ):
         with pytest.raises(RequestError, match=words):
             texts_of(tmp_path / name)
@@ -222,6 +225,51 @@ def test_no_text_at_all(tmp_path, bpe):
     (tmp_path / "blank.txt").write_text("\n \n\n")
     with pytest.raises(RequestError, match="there is no text in it"):
         shard(tmp_path / "out", [Source(tmp_path / "blank.txt", "blank.txt")], bpe)
+
+
+def test_no_text_to_train_a_tokenizer_on_names_the_file(tmp_path):
+    for name in ("blank.txt", "blank.jsonl"):
+        (tmp_path / name).write_text('{"text": " "}\n{"text": null}\n' if name.endswith("l") else "\n \n")
+        with pytest.raises(RequestError, match=rf"{name}: there is no text in it to train on"):
+            shard_corpus([str(tmp_path / name)], tmp_path / "out", None, None, 300, "auto", None, False, None)
+
+
+def test_rows_without_text_are_counted(tmp_path, bpe):
+    texts = ["A text.", "", "Another one.", " \n", None, "The last."]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    corpus = shard(tmp_path / "out", [Source(tmp_path / "a.jsonl", "a.jsonl")], bpe)
+    assert (corpus.documents, corpus.facts["without_text"], corpus.facts["without_tokens"]) == (3, 3, 0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_a_full_disk_is_called_so(tmp_path, bpe, monkeypatch):
+    (tmp_path / "a.txt").write_text("Some text.\n" * 50)
+    opened = Path.open
+
+    def full(path, *options, **more):
+        return opened(Path("/dev/full") if path.name.endswith(".npy.part") else path, *options, **more)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(WorkError, match=r"could not be written \(No space left on device\); make room and run again"):
+        shard(tmp_path / "out", [Source(tmp_path / "a.txt", "a.txt")], bpe)
+    monkeypatch.undo()
+    assert shard(tmp_path / "out", [Source(tmp_path / "a.txt", "a.txt")], bpe).documents == 50
+
+
+def test_a_tokenizer_that_could_not_be_written_leaves_nothing_in_the_way(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("Some text to be read.\n" * 50)
+    asked = ([str(tmp_path / "a.txt")], tmp_path / "out", None, None, 60, "auto", None, False, None)
+
+    def full(self, directory):
+        (directory / "tokenizer.json").write_text("")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tokenizer, "save", full)
+        with pytest.raises(WorkError, match=r"its tokenizer could not be written \(No space left on device\)"):
+            shard_corpus(*asked)
+    assert list((tmp_path / "out").iterdir()) == []
+    assert shard_corpus(*asked)["documents"] == 50
 
 
 @settings(max_examples=25)

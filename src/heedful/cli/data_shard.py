@@ -46,7 +46,8 @@ def shard(
         "vocabulary": f"{facts['vocabulary']:,}, of which {facts['unused']:,} do not occur",
         "unknown": f"{100 * facts['unknown_share']:.3f} % of the tokens",
         "lengths": ", ".join(f"{point} {value:,}" for point, value in facts["lengths"].items()) + " tokens a document",
-        "left out": f"{facts['duplicates']:,} duplicates, {facts['without_tokens']:,} without a token",
+        "left out": f"{facts['duplicates']:,} duplicates, {facts['without_tokens']:,} without a token, "
+        f"{facts.get('without_text', 0):,} rows without text",
     }
     for source in facts["sources"]:
         typer.echo(f"{source['name']}: a document is a {source['separator']!r}" if source["separator"] in _KINDS

@@ -26,7 +26,15 @@ from heedful.evaluation.metrics import fill_in, mean_of, ratio_of
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.asking import ANSWER_TOKENS, Answered, question_form, questions_of, say_answers, spelled
+from heedful.objectives.asking import (
+    ANSWER_TOKENS,
+    Answered,
+    question_form,
+    questions_of,
+    say_answers,
+    spelled,
+    stands_in,
+)
 from heedful.objectives.causal import require_causal
 from heedful.objectives.collate import collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, whole
@@ -341,7 +349,7 @@ class Answer(Objective):
 
     def _is_known(self, answer: str) -> bool:
         """Whether a training answer, or the text that was read, is or holds it."""
-        return answer in self.spelled or (bool(answer) and answer in self.known_text)
+        return answer in self.spelled or stands_in(answer, [self.known_text])
 
     def answers(self, reader: TextReader, name: str) -> list[Answered]:
         """What the model says, greedily, to each question of a set."""

@@ -5,7 +5,8 @@ that ends a text). A model that recalls (`Head.recalls`) says what it has read o
 nothing, then M, and then the answer.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +91,12 @@ def say_answers(
             before[i] = [*before[i], *recalled[i], marker]
     answers = go_on(before, most_tokens, longest)
     return [Answered(*one) for one in zip(answers, before, recalled, strict=True)]
+
+
+def stands_in(answer: str, texts: Iterable[str]) -> bool:
+    """Whether one of the texts has the answer as whole words: London does not stand in Londonderry."""
+    pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
+    return bool(answer) and any(pattern.search(text) for text in texts)
 
 
 def spelled(tokenizer: Tokenizer, answers: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heedful.data.corpus.documents import Source, all_documents
+from heedful.data.corpus.documents import Source, all_documents, refuse_no_text
 from heedful.data.corpus.finding import find_sources
 from heedful.data.corpus.shards import DESCRIPTION, Corpus, fingerprint_of
 from heedful.data.corpus.writing import describe_sources, write_corpus
@@ -103,6 +103,7 @@ class CorpusText:
                 f"{self.data.corpora[0]}: holds ids, and no text to train a tokenizer on; name the tokenizer that it "
                 f'was made with: [tokenizer] name = "{self.data.corpora[0]}".'
             )
+        refuse_no_text(self.sources["train"])
         return all_documents(self.sources["train"])
 
     def open(self, tokenizer: Tokenizer, store: SharedStore) -> dict[str, Stretches]:

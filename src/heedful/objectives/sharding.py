@@ -1,5 +1,6 @@
 """A corpus directory from files, with the tokenizer that it is read by: what `heedful data shard` makes."""
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,11 @@ import numpy as np
 
 from heedful.checkpoints.families import FAMILIES
 from heedful.checkpoints.finding import find
-from heedful.data.corpus.documents import all_documents
+from heedful.data.corpus.documents import all_documents, refuse_no_text
 from heedful.data.corpus.finding import find_sources
 from heedful.data.corpus.shards import Corpus
 from heedful.data.corpus.writing import Watch, describe_sources, refuse_strangers, write_corpus
-from heedful.errors import RequestError
+from heedful.errors import RequestError, WorkError
 from heedful.storage.directories import make_directory
 from heedful.storage.reading import read_object
 from heedful.text.files import read_tokenizer
@@ -55,13 +56,27 @@ def shard_corpus(
         if kind not in _KINDS:
             raise RequestError(f"--kind {kind}: choose wordpiece or bpe.")
         family = "bert" if kind == "wordpiece" else "gpt2"
+        refuse_no_text(sources)
         chosen = train_on_texts(all_documents(sources), kind, vocabulary, family)
     if there is None:
-        chosen.save(out)
+        _save_whole(chosen, out)
     write_corpus(
         out, sources, described, chosen.plain, chosen.size, chosen.fingerprint, deduplicate=deduplicate, watch=watch
     )
     return describe_corpus(Corpus(out), chosen)
+
+
+def _save_whole(tokenizer: Tokenizer, directory: Path) -> None:
+    """With the file that says that there is one, `tokenizer.json`, as the last; one that was begun is begun anew."""
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".tokenizer-") as scratch:
+        try:
+            tokenizer.save(Path(scratch))
+        except OSError as error:
+            raise WorkError(
+                f"{directory}: its tokenizer could not be written ({error.strerror}); make room and run again."
+            ) from None
+        for path in sorted(Path(scratch).iterdir(), key=lambda path: path.name == "tokenizer.json"):
+            path.replace(directory / path.name)
 
 
 def _tokenizer_in(directory: Path) -> Tokenizer | None:

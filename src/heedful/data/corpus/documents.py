@@ -40,11 +40,16 @@ class Source:
         return next((kind for ending, kind in _TABLES.items() if name.endswith(ending)), None)
 
 
-def read_documents(source: Source) -> Iterator[str]:
-    """The text of each document in the order of the file, without those that have none."""
-    whole = _rows(source) if source.table else _between(source, find_separator(source))
+def read_documents(source: Source, empty_rows: bool = False) -> Iterator[str]:
+    """The text of each document in the order of the file, without those that have none; with `empty_rows`, a row of a
+    table that has none is an empty text."""
     left = source.most
-    for text in itertools.chain.from_iterable(map(_cut, whole)):
+    if source.table:
+        whole = (text if text.strip() else "" for text in _rows(source))
+        parts = itertools.chain.from_iterable(_cut(text) if text or not empty_rows else ("",) for text in whole)
+    else:
+        parts = itertools.chain.from_iterable(map(_cut, _between(source, find_separator(source))))
+    for text in parts:
         yield text[:left]
         if left is not None:
             left -= len(text)
@@ -119,7 +124,7 @@ def _text(value: Any, path: Path, place: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise RequestError(f"{path}, {place}: the text is a {type(value).__name__}, not a string; correct it.")
+        raise RequestError(f"{path}, {place}: the text is not a string but {type(value).__name__}; correct it.")
     return value
 
 
@@ -135,3 +140,9 @@ def _cut(text: str) -> Iterator[str]:
 
 def all_documents(sources: list[Source]) -> Iterator[str]:
     return itertools.chain.from_iterable(read_documents(source) for source in sources)
+
+
+def refuse_no_text(sources: list[Source]) -> None:
+    if next(all_documents(sources), None) is None:
+        names = ", ".join(source.called for source in sources)
+        raise RequestError(f"{names}: there is no text in it to train on; name a file with text.")

@@ -29,7 +29,7 @@ Watch = Callable[[Mapping[str, int]], None]
 SHARD_TOKENS = 8 * 2**20
 _BATCH = 2**20  # characters that are encoded together
 _PROGRESS = "progress.json"
-_COUNTS = ("documents", "sentences", "tokens", "bytes", "duplicates", "without_tokens")
+_COUNTS = ("documents", "sentences", "tokens", "bytes", "duplicates", "without_tokens", "without_text")
 
 
 @dataclass
@@ -149,7 +149,7 @@ class _Writer:
         self.documents: list[int] = [0]
         self.digests: list[int] = []
         self.held = 0
-        self.counts = dict(self.state.counts)
+        self.counts = dict.fromkeys(_COUNTS, 0) | self.state.counts
 
     def write(self, sources: Sequence[Source], encode: Encode, deduplicate: bool) -> None:
         if deduplicate:
@@ -157,7 +157,7 @@ class _Writer:
                 self.seen.update(np.load(self.directory / f"digests-{i:05}.npy", allow_pickle=False).tolist())
         for number in range(self.state.source, len(sources)):
             read = self.state.read if number == self.state.source else 0
-            documents = islice(read_documents(sources[number]), read, None)
+            documents = islice(read_documents(sources[number], empty_rows=True), read, None)
             for document in _encoded(documents, encode):
                 read += 1
                 self._add(document, deduplicate)
@@ -177,7 +177,7 @@ class _Writer:
     def _add(self, document: _Encoded, deduplicate: bool) -> None:
         kept = [(ids, size) for ids, size in zip(document.sentences, document.sizes, strict=True) if len(ids)]
         if not kept:
-            self.counts["without_tokens"] += 1
+            self.counts["without_tokens" if document.sentences else "without_text"] += 1
             return
         if deduplicate:
             if document.digest in self.seen:
@@ -221,7 +221,8 @@ def _save(path: Path, array: npt.NDArray[Any]) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as file:
-            np.save(file, array, allow_pickle=False)
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+            file.write(np.ascontiguousarray(array).data)  # not by NumPy, whose error does not say that the disk is full
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)

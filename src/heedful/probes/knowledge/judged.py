@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from heedful.objectives.asking import stands_in
 from heedful.probes.knowledge.ask import Said
-from heedful.probes.knowledge.names import Nearest, stands_in
+from heedful.probes.knowledge.names import Nearest
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

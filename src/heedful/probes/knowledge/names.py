@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from heedful.data.corpus.sentences import split_sentences
 from heedful.data.questions import Questions
+from heedful.objectives.asking import stands_in
 
 Words = tuple[str, ...]
 _NAMES = 2
@@ -34,8 +35,8 @@ class KnownText:
         self.holds = cache(self._holds)
 
     def _holds(self, answer: str) -> bool:
-        """Whether the text has this string anywhere."""
-        return bool(answer) and answer in self._whole
+        """Whether the text has these words anywhere."""
+        return stands_in(answer, [self._whole])
 
     def lines_of(self, question: str) -> list[str]:
         """Those that begin with the longest name that the question has; most often one, or none."""
@@ -60,12 +61,6 @@ def beginnings(line: str) -> list[str]:
 
 def _stripped(text: str) -> str:
     return " ".join(text.split()).strip(_AROUND)
-
-
-def stands_in(answer: str, lines: Sequence[str]) -> bool:
-    """Whether one of the lines has the answer as whole words: London does not stand in Londonderry."""
-    pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
-    return any(pattern.search(line) for line in lines)
 
 
 class Nearest(NamedTuple):
