@@ -1,16 +1,18 @@
-"""The same model from scratch: what its training is worth."""
+"""The same model from scratch: what its training is worth; and another pretraining for each seed."""
 
 import json
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from heedful.checkpoints.directory import read_model
 from heedful.errors import RequestError
 from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies.plan import plan_recipe
+from heedful.studies.study import run_study
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
 from training_samples import FAMILY_CHANGES, tiny_recipe, write_data, write_tiny
@@ -67,3 +69,35 @@ def test_a_shape_is_from_scratch_already() -> None:
     content = {"model": {"shape": "bert-tiny", "scratch": True}, "tokenizer": {"kind": "wordpiece"}}
     with pytest.raises(RequestError, match=r"model\.scratch goes with model\.name"):
         make_recipe({**content, "data": {"name": "sst2"}})
+
+
+def test_a_study_of_both_goes_on_where_it_was(tmp_path: Path) -> None:
+    table = {"study": {"model": {"scratch": [False, True]}, "test": "all"}}
+    recipe = tiny_recipe(write_tiny(tmp_path), write_data(tmp_path / "data"), "solved", **table)
+    plan = plan_recipe(recipe, "x", seeds=range(2))
+    for _ in range(2):
+        found = run_study(plan, tmp_path / "study", quiet=True)
+        assert sorted(run["name"] for run in found["runs"]) == ["x-1-seed0", "x-2-seed0", "x-2-seed1"]
+        assert {run["state"] for run in found["runs"]} == {"done"}
+    config = tmp_path / "tiny/config.json"
+    config.write_text(config.read_text() + " ")
+    with pytest.raises(RequestError, match="tiny has changed since"):
+        run_study(plan, tmp_path / "study", quiet=True)
+
+
+def test_each_seed_from_its_own_pretraining(tmp_path: Path) -> None:
+    bodies = {}
+    for seed in (0, 1):
+        place = write_tiny(tmp_path / f"seed{seed}")
+        weights = load_file(place / "model.safetensors")
+        bodies[seed] = {name: tensor + 0.01 * seed for name, tensor in weights.items()}
+        save_file(bodies[seed], place / "model.safetensors", metadata={"format": "pt"})
+    recipe = tiny_recipe(tmp_path / "seed{seed}" / "tiny", write_data(tmp_path / "data"), "solved")
+    assert plan_recipe(recipe, "x", seeds=range(2)).settings[0].random
+    for seed in (0, 1):
+        execute(recipe, seed, tmp_path / f"run{seed}", command="x", quiet=True)
+        found = load_file(tmp_path / f"run{seed}/model/model.safetensors")
+        (name,) = (name for name in found if name.endswith("encoder.layer.0.attention.self.query.weight"))
+        assert torch.equal(found[name], bodies[seed][f"bert.{name.removeprefix('bert.')}"])
+        model = json.loads((tmp_path / f"run{seed}/manifest.json").read_text())["model"]
+        assert model["source"] == str(tmp_path / f"seed{seed}" / "tiny")

@@ -20,7 +20,8 @@ class Table(BaseModel):
 
 class ModelTable(Table):
     name: str | None = None
-    """A directory, a hub id, or a name that `heedful models` lists. Either this or `shape`."""
+    """A directory, a hub id, or a name that `heedful models` lists. Either this or `shape`. {seed} stands for the run's
+    seed, as in "runs/pretrain/runs/pretrain-seed{seed}/model": each run then begins from another pretraining."""
     scratch: bool = False
     """With `name`: whether only its sizes and its tokenizer are taken, with random weights drawn from the run's seed:
     what its training is worth, study.model.scratch = [false, true] shows."""
@@ -111,6 +112,14 @@ class ModelTable(Table):
     def drawn(self) -> bool:
         """Whether the weights of the body are random."""
         return self.shape is not None or self.scratch
+
+    def name_for(self, seed: int) -> str | None:
+        return None if self.name is None else self.name.replace("{seed}", str(seed))
+
+    @property
+    def seeded(self) -> bool:
+        """Whether each seed begins from another body."""
+        return self.scratch or "{seed}" in (self.name or "")
 
     def sizes(self) -> dict[str, int | float | str]:
         """What is said of the sizes and the wiring of `shape`, by key."""

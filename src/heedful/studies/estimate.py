@@ -91,7 +91,7 @@ def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, 
 def _measure(recipe: Recipe, objective: Objective, threads: int | None) -> Pace:
     sample = objective.sample(max(1, min(32, recipe.training.batch_size // recipe.training.accumulate)))
     with tempfile.TemporaryDirectory() as folder, threads_of(recipe.training.threads or threads):
-        parts = assemble(recipe, 0, sample, SharedStore(Path(folder)))
+        parts = assemble(recipe, recipe.seed_list()[0], sample, SharedStore(Path(folder)))
         cached = parts.tuning.reader.cache is not None
         step = sample.step(0)
         rows = len(step.rows)

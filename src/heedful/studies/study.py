@@ -159,8 +159,8 @@ def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
         run = finished_run(job.directory)
         if run is None:
             continue
-        manifest, name = run.manifest, job.setting.recipe.model.name
-        if name is not None:
+        manifest, name = run.manifest, job.setting.recipe.model.name_for(job.seed)
+        if name is not None and not job.setting.recipe.model.scratch:
             key = (name, job.setting.recipe.model.revision)
             if key not in now:
                 now[key] = _fingerprint(*key, needed=waiting)

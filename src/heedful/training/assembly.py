@@ -67,10 +67,12 @@ def assemble(recipe: Recipe, seed: int, objective: Objective, store: SharedStore
 def _body_with_heads(
     recipe: Recipe, seed: int, objective: Objective, tuning_class: type[Tuning], store: SharedStore
 ) -> MadeModel:
-    heads = objective.heads(tuning_class.READING)
+    heads, table = objective.heads(tuning_class.READING), recipe.model
     checkpoint, origin = _model(recipe, seed, objective, heads, store)
-    sizes = ", ".join(f"{key} {value}" for key, value in recipe.model.sizes().items())
-    source = recipe.model.title if recipe.model.name else f"shape {recipe.model.shape}{f' ({sizes})' if sizes else ''}"
+    source = table.title.replace("{seed}", str(seed))
+    if table.shape is not None:
+        sizes = ", ".join(f"{key} {value}" for key, value in table.sizes().items())
+        source = f"shape {table.shape}{f' ({sizes})' if sizes else ''}"
     if checkpoint.tokenizer is None:
         raise RequestError(f"{source}: has no tokenizer; put tokenizer.json or vocab.txt beside its weights.")
     carried = checkpoint.transformer.adapters
@@ -79,10 +81,8 @@ def _body_with_heads(
             f'{source}: carries adapters ({", ".join(carried)}), which tuning.method = "{recipe.tuning.method}" would '
             "not use; name the body that they were trained on."
         )
-    like = {}
-    if recipe.model.scratch:
-        assert recipe.model.name is not None  # the recipe was refused otherwise
-        like = {recipe.model.name: fingerprint(find(recipe.model.name, recipe.model.revision))}
+    name = table.name_for(seed) if table.scratch else None
+    like = {} if name is None else {name: fingerprint(find(name, table.revision))}
     facts = {"model": ["scratch", like]} if like else _facts(recipe, seed, origin)
     return MadeModel(checkpoint, source, origin, facts, like)
 
@@ -105,12 +105,12 @@ def _model(
     recipe: Recipe, seed: int, objective: Objective, heads: Mapping[str, NewHead], store: SharedStore
 ) -> tuple[Checkpoint, str]:
     """The model with its new heads, and the fingerprint of the directory that its weights are from."""
-    table = recipe.model
-    if table.name is not None and not table.scratch:
-        directory = find(table.name, table.revision)
+    table, name = recipe.model, recipe.model.name_for(seed)
+    if name is not None and not table.scratch:
+        directory = find(name, table.revision)
         return read_model(directory, heads, seed=seed), fingerprint(directory)
-    if table.name is not None:
-        return _redrawn(read_model(find(table.name, table.revision), body_only=True), heads, seed), ""
+    if name is not None:
+        return _redrawn(read_model(find(name, table.revision), body_only=True), heads, seed), ""
     assert table.shape is not None  # the recipe was refused otherwise
     shape = shape_from(table.shape, table.sizes())
     return fresh_model(shape, heads, lambda family: tokenizer_for(recipe, seed, objective, family, store), seed), ""

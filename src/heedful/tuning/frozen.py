@@ -122,7 +122,7 @@ class Frozen(Tuning):
     def random(cls, recipe: Recipe) -> bool:
         data = recipe.data
         redrawn = data.redraw and (data.limit is not None or (data.fraction or 1.0) < 1)
-        return redrawn or recipe.model.scratch or not cls.solves(recipe)
+        return redrawn or recipe.model.seeded or not cls.solves(recipe)
 
     def trainable(self) -> dict[str, nn.Parameter]:
         heads = self.transformer.heads
