@@ -25,7 +25,7 @@ class Judged:
     said: Said
     right_se: Bools
     made_up_se: Bools | None
-    """Neither a training answer nor a string of the text."""
+    """Neither a training answer nor words of the text."""
     read_e: tuple[str, ...] | None
     """One of `READ`."""
     trained_e: tuple[str, ...] | None

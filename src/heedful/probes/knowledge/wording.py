@@ -76,7 +76,7 @@ def _made_up(found: Facts) -> str:
     if found["train"] is not None:
         places.append(f"an answer of the {count(found['train']['n'], 'training question')}")
     if found["text"] is not None:
-        places.append(f"a string in {found['text']['name']}")
+        places.append(f"words of {found['text']['name']}")
     where = f"neither {places[0]} nor {places[1]}" if len(places) > 1 else f"not {places[0]}"
     sentence = f"{percent(made_up['mean'])} of the answers are {where} ({between(made_up)})"
     some = list(dict.fromkeys(f"“{one['said']}”" for one in made_up["examples"] if one["said"]))
