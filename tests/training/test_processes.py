@@ -77,9 +77,12 @@ def recipe_for(case: str, world: Path, **training: Any) -> dict[str, Any]:
 
 WORDS: dict[str, dict[str, Any]] = {
     "mask": {"kind": "mask"},
+    "mask-alone": {"kind": "mask", "next_sentence": False, "pack": True, "whole_words": True},
     "causal": {"kind": "causal"},
     "span": {"kind": "span", "style": "sentinels", "pack": True},
+    "one-span": {"kind": "span"},
     "answer": {"kind": "answer", "reading": 0.5},
+    "recall": {"kind": "answer", "reading": 0.5, "recall": True},
 }
 """The objectives that ask for words."""
 
@@ -91,13 +94,18 @@ TRANSLATORS = {"translate": "encoder-decoder", "fused": "bert-fused", "recurrent
 def words_recipe(case: str, world: Path, training: dict[str, Any]) -> dict[str, Any]:
     corpus = write_text(world / "corpus.txt")
     small = {"layers": 2, "width": 32, "heads": 2, "positions": 128}
-    model = {"shape": "bert-tiny"} if case == "mask" else {"shape": "gpt-mini", "attention": "rotary"}
+    masked = case.startswith("mask")
+    model = {"shape": "bert-tiny"} if masked else {"shape": "gpt-mini", "attention": "rotary"}
     data: dict[str, Any] = {"corpus": str(corpus)}
-    if case == "answer":
+    if case in ("answer", "recall"):
         questions = [f"Where is well{i}?\t{noun}\n" for i, noun in enumerate(NOUNS)]
+        if case == "recall":
+            documents = [f"well{i}. It is beside the {noun}." for i, noun in enumerate(NOUNS)]
+            (world / "wells.txt").write_text("\n".join(documents) + "\n")
+            data = {"corpus": str(world / "wells.txt")}
         (world / "questions.tsv").write_text("".join(questions))
         data |= {"train": str(world / "questions.tsv"), "dev": str(world / "questions.tsv")}
-    kind = {"kind": "wordpiece", "size": 300} if case == "mask" else {"kind": "characters"}
+    kind = {"kind": "wordpiece", "size": 300} if masked else {"kind": "characters"}
     training = {**training, "lr": 1e-3, "max_length": 96, "threads": 1, "device": "cpu"}
     content = {"model": {**model, **small}, "tokenizer": kind, "data": data, "objective": WORDS[case]}
     return {**content, "training": training}
