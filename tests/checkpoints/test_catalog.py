@@ -223,3 +223,11 @@ def test_the_real_entry_is_whole() -> None:
         assert name == model.name
         assert {CONFIG, WEIGHTS, "tokenizer.json"} <= set(model.sha256)
         assert all(len(h) == 64 for h in model.sha256.values())
+
+
+def test_files_of_the_package_that_are_not_there_are_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = catalog.Named("ours", "small", None, {"config.json": "0"}, "none", "nothing")
+    monkeypatch.setitem(catalog.CATALOG, "ours", entry)
+    assert catalog.location("ours").is_relative_to(Path(catalog.__file__).parent)
+    with pytest.raises(WorkError, match=r"ours: its files in .* are not those of the package; install heedful again"):
+        catalog.get("ours")
