@@ -12,7 +12,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach the network; those of th
 settings.register_profile("heedful", deadline=None)  # how long an example takes is a benchmark's question
 settings.load_profile("heedful")
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # as a shell leaves it in what it starts with &, and so do children
+# A shell has what it starts with & ignore interrupts, and children inherit that; some tests interrupt theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
