@@ -10,6 +10,7 @@ import pytest
 import sacrebleu
 
 import heedful
+from heedful.checkpoints.finding import fingerprint
 from heedful.checkpoints.translators import read_translator
 from heedful.data.pig_latin import translate_word
 from heedful.evaluation.metrics import scored
@@ -108,8 +109,9 @@ def test_what_is_too_long_is_said(finished: Path) -> None:
 
 
 def test_it_can_be_read_and_gone_on_from(finished: Path, tmp_path: Path) -> None:
-    """With the same ids and the same answers, and the same losses at first."""
+    """With the same ids and the same answers, and the same losses at first; by a name with the seed in it, too."""
     saved = read_translator(finished / "model")
+    shutil.copytree(finished / "model", tmp_path / "seed0")
     recipe = translation(
         "encoder-decoder",
         tmp_path,
@@ -124,8 +126,10 @@ def test_it_can_be_read_and_gone_on_from(finished: Path, tmp_path: Path) -> None
     judged = again.objective.judge_all(again.tuning.reader, ["test"])["test"]
     _, lines = read_predictions(finished / "predictions/test.tsv")
     assert [list(line) for line in judged.predictions()] == [list(line) for line in zip(*lines.values(), strict=True)]
-    execute(recipe, 0, tmp_path / "run", quiet=True)
-    assert json.loads((tmp_path / "run/manifest.json").read_text())["model"]["fingerprint"]
+    seeded = recipe.model.model_copy(update={"name": str(tmp_path / "seed{seed}")})
+    execute(recipe.model_copy(update={"model": seeded}), 0, tmp_path / "run", quiet=True)
+    model = json.loads((tmp_path / "run/manifest.json").read_text())["model"]
+    assert (model["source"], model["fingerprint"]) == (str(tmp_path / "seed0"), fingerprint(finished / "model"))
 
 
 def test_another_body_beside_a_translator_that_was_trained_alone(finished: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def check_model(recipe: Recipe) -> None:
 
 
 def make_translator(recipe: Recipe, data: Aligned, seed: int, store: SharedStore) -> MadeModel:
-    table = recipe.model
+    table = recipe.model.model_copy(update={"name": recipe.model.name_for(seed)})
     if table.kind is None:
         assert table.name is not None  # the recipe was refused otherwise
         directory = _directory_of(table.name, table.revision)
