@@ -35,21 +35,26 @@ _SIZES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 _SIZES["roberta"] = _SIZES["bert"] | {"max_position_embeddings": 18, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 
-_CLASS = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert", "gpt2": "GPT2"}
+_SIZES["roformer"] = _SIZES["bert"]
+
+_CLASS = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert", "gpt2": "GPT2", "roformer": "RoFormer"}
 
 _ODD_HEADS = {
     "bert": {"hidden_size": 35, "num_attention_heads": 5},
     "roberta": {"hidden_size": 21, "num_attention_heads": 3},
     "distilbert": {"dim": 21, "n_heads": 7},
     "gpt2": {"n_embd": 33, "n_head": 3, "n_inner": 50},
+    "roformer": {"hidden_size": 30, "num_attention_heads": 5},
 }
 _ONE_LAYER = {
     "bert": {"num_hidden_layers": 1},
     "roberta": {"num_hidden_layers": 1},
     "distilbert": {"n_layers": 1},
     "gpt2": {"n_layer": 1},
+    "roformer": {"num_hidden_layers": 1},
 }
-_ACTIVATION = {"bert": "hidden_act", "roberta": "hidden_act", "distilbert": "activation", "gpt2": "activation_function"}
+_ACTIVATION = {"bert": "hidden_act", "roberta": "hidden_act", "distilbert": "activation", "gpt2": "activation_function",
+               "roformer": "hidden_act"}  # fmt: skip
 
 
 def cases() -> list[Case]:
@@ -60,14 +65,17 @@ def cases() -> list[Case]:
         ("roberta", ("relu", "gelu_new"), ("", "ForSequenceClassification", "ForMaskedLM")),
         ("distilbert", ("relu", "gelu"), ("", "ForSequenceClassification", "ForMaskedLM")),
         ("gpt2", ("relu", "gelu"), ("", "LMHeadModel", "ForSequenceClassification")),
+        ("roformer", ("relu", "gelu_new"), ("", "ForSequenceClassification", "ForMaskedLM")),
     ):  # fmt: skip
-        segments = family == "bert"
+        segments = family in ("bert", "roformer")
         made += [Case(f"{family}-{head or 'body'}", family, head, segments=segments) for head in heads]
         made += [Case(f"{family}-odd-heads", family, heads[1], _ODD_HEADS[family], segments=segments)]
         made += [Case(f"{family}-one-layer", family, heads[1], _ONE_LAYER[family], padding="left")]
         made += [Case(f"{family}-{a}", family, heads[-1], {_ACTIVATION[family]: a}) for a in activations]
         made += [Case(f"{family}-longest", family, heads[1], length=16, padding="none")]
         made += [Case(f"{family}-left", family, heads[-1], padding="left", segments=segments)]
+    # The classifier of RoFormer has the body's activation, and one that is not the default shows it.
+    made += [Case("roformer-classify-relu", "roformer", "ForSequenceClassification", {"hidden_act": "relu"})]
     # BERTweet: its own number of positions (128 and the two that RoBERTa does not use), its vocabulary's last id.
     sizes = {"max_position_embeddings": 130, "vocab_size": 6401, "hidden_size": 24, "num_attention_heads": 3}
     return [*made, Case("bertweet", "roberta", "ForMaskedLM", sizes, length=128, padding="right")]

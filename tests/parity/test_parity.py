@@ -117,6 +117,18 @@ def test_two_swapped_heads_are_noticed(case: peers.Case, tmp_path: Path) -> None
     assert errors["states 0"] <= TOLERANCE  # the control breaks what it says and nothing before it
 
 
+def test_turns_that_are_left_out_are_noticed(tmp_path: Path) -> None:
+    """The same for RoFormer: queries and keys that are not turned by their positions in the last block."""
+    case = next(c for c in CASES if c.name == "roformer-odd-heads")
+    peer = peers.make_peer(case)
+    model = load_from_peer(peer, tmp_path)
+    attention = model.transformer.body.blocks[-1].attention
+    attention.attend.forward = attention.attend.attend  # the product alone
+    errors = differences(model, peer, case)
+    assert errors["states 2"] > 100 * TOLERANCE
+    assert errors["states 1"] <= TOLERANCE
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_the_peer_reads_what_we_write(case: peers.Case, tmp_path: Path) -> None:
     peer = peers.make_peer(case)

@@ -65,7 +65,7 @@ def is_translator(config: Mapping[str, Any]) -> bool:
 
 
 def read_shape(path: Path, config: Mapping[str, Any], family: Family, pooler: bool) -> Shape:
-    known = {k.key for k in family.keys} | family.inert | set(family.only)
+    known = {k.key for k in family.keys} | family.inert | set(family.only) | set(family.same)
     unknown = sorted(set(config) - known)
     if unknown:
         raise RequestError(
@@ -85,6 +85,13 @@ def read_shape(path: Path, config: Mapping[str, Any], family: Family, pooler: bo
         value = _checked(path, key, value)
         for field in (key.field, *key.also):
             values[field] = value
+    for name, other in family.same.items():
+        value = config.get(name)
+        expected = next(values[key.field] for key in family.keys if key.key == other)
+        if value is not None and (type(value) is not int or value != expected):
+            raise RequestError(
+                f"{path}: {name} = {shown(value)} is not supported; only {expected}, as {other} is, or null."
+            )
     if values["inner"] is None:
         values["inner"] = 4 * values["width"]
     shape = Shape(pooler=pooler, **values)

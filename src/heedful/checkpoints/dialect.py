@@ -75,6 +75,16 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A tensor of the body that Hugging Face reads and that we compute: written for it, and where it is stored it must
+    have these values."""
+
+    name: str
+    size: Callable[[Shape], tuple[int, ...]]
+    values: Callable[[Shape], Tensor]
+
+
+@dataclass(frozen=True)
 class HeadDialect:
     entries: list[Entry]
     """`ours` is relative to the head."""
@@ -106,6 +116,8 @@ class Family:
     {i}."""
     fixed: Mapping[str, Any]
     """Fields of `Shape` that config.json cannot change: the wiring, first of all."""
+    same: Mapping[str, str] = field(default_factory=dict)
+    """Keys that may be absent or null, or say what another key says."""
     own: bool = False
     """Whether it is heedful's alone: for the shapes that no family of Hugging Face's can say, and unknown there."""
     tokens_of: str = ""
@@ -114,6 +126,7 @@ class Family:
     """Name of the pooler's dense layer, if the family has one."""
     derived: str = r"(?!)"
     """A pattern for stored buffers that are computed from the config and are not read."""
+    tables: tuple[Table, ...] = ()
     copies: Mapping[str, str] = field(default_factory=dict)
     """Stored copies of tied tensors, and what each must equal."""
     config_defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -55,6 +55,8 @@ MODEL_FILES = frozenset(
 """What a model directory of ours may hold; a directory with anything else is never replaced."""
 MODEL_FOLDERS = frozenset([adapters_of.FOLDER, POOLING_FOLDER])
 """The folders that a model directory of ours may hold."""
+_NEAR = 1e-5
+"""How far a stored table may be from what we compute: other libraries have it in single precision from the start."""
 
 
 @dataclass
@@ -237,6 +239,7 @@ def _check_all_tensors_used(
     """
     sizes = {name: p.shape for name, p in transformer.named_parameters()}
     expected_shapes = {theirs: e.their_shape(sizes[e.ours]) for e in entries for theirs in e.theirs}
+    expected_shapes |= {t.name: t.size(transformer.shape) for t in family.tables if t.name in tensors}
     present = {n: tensors[n] for n in expected_shapes if n in tensors}
     body_roots = {e.theirs[0].split(".")[0] for e in family.body(transformer.shape)} | {"pooler"}
     unexpected: list[str] = []
@@ -295,6 +298,9 @@ def _fill(
             raise RequestError(
                 f"{directory}: {copy} is not equal to {original}, but config.json ties them; untied is not supported."
             )
+    for table in family.tables:
+        if table.name in tensors:
+            _check_table(directory, tensors[table.name], table.values(transformer.shape))
     if drawn:
         transformer.initialise(torch.Generator().manual_seed(seed), only=drawn)
         checkpoint.sources |= {name: "new" for name in parameters if name.startswith(drawn)}
@@ -302,10 +308,21 @@ def _fill(
     transformer.eval()
 
 
+def _check_table(directory: Path, stored: Stored, values: Tensor) -> None:
+    """Hugging Face takes what is stored, so that another table there would be another model. A file of half precision
+    may round it."""
+    found = stored.read()
+    if not (found.double() - values).abs().max() <= max(_NEAR, torch.finfo(found.dtype).eps):
+        raise RequestError(
+            f"{directory / stored.file}: {stored.name} does not hold the values that follow from config.json, and "
+            "others are not supported."
+        )
+
+
 def _tokenizer(directory: Path, family: Family, shape: Shape) -> Tokenizer | None:
     for name in MODEL_FILES:
         existing(directory, name)  # refuses links that lead out before anything is read through them
-    tokenizer = read_tokenizer(directory, family.tokens)
+    tokenizer = read_tokenizer(directory, family.tokens, family.name)
     if tokenizer is not None and tokenizer.size != shape.vocabulary:
         raise RequestError(
             f"{directory}: the tokenizer has {tokenizer.size} entries but the embedding has {shape.vocabulary}; "
@@ -341,6 +358,8 @@ def write_model(directory: Path, checkpoint: Checkpoint, shared: SharedStore | N
     files = stored_tensors(
         checkpoint, {name: p.detach().cpu() for name, p in transformer.named_parameters() if name.startswith(own)}
     )
+    prefix = _body_prefix(family, heads)
+    files[SAFETENSORS] |= {f"{prefix}{table.name}": table.values(transformer.shape) for table in family.tables}
 
     def write(into: Path) -> None:
         (into / "config.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -417,8 +436,7 @@ def stored_tensors(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> dic
     heads = heads_of.locate(family, transformer.shape, transformer.head_shapes)
     entries = {e.ours: e for e in heads_of.entries(family, transformer.shape, heads, list(tensors))}
     own = tuple(f"heads.{name}." for name, stored in heads.items() if stored.file == HEADS_FILE)
-    has_theirs = any(stored.file == SAFETENSORS for stored in heads.values())
-    prefix = family.prefix if has_theirs and heads_of.architectures(family, heads) else ""
+    prefix = _body_prefix(family, heads)
     files: dict[str, dict[str, Tensor]] = {SAFETENSORS: {}}
     for name, tensor in tensors.items():
         file = HEADS_FILE if name.startswith(own) else SAFETENSORS
@@ -426,6 +444,12 @@ def stored_tensors(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> dic
             stored_name = (prefix if name.startswith("body.") else "") + their_name
             files.setdefault(file, {})[stored_name] = part.contiguous()
     return files
+
+
+def _body_prefix(family: Family, heads: Mapping[str, StoredHead]) -> str:
+    """What stands before the names of the body's tensors: nothing where Hugging Face opens the body alone."""
+    has_theirs = any(stored.file == SAFETENSORS for stored in heads.values())
+    return family.prefix if has_theirs and heads_of.architectures(family, heads) else ""
 
 
 def sample_of(names: Sequence[str], most: int = 4) -> str:

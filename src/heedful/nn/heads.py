@@ -74,7 +74,7 @@ class LinearHead(nn.Module):
 
 
 class TwoLayerHead(nn.Module):
-    """W₂ φ(W₁ x + b₁) + b₂; φ is tanh but in DistilBERT, where it is relu."""
+    """W₂ φ(W₁ x + b₁) + b₂; φ is tanh but in DistilBERT, where it is relu, and in RoFormer, where it is the body's."""
 
     def __init__(
         self,

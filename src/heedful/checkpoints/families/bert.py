@@ -1,4 +1,4 @@
-"""BERT in Hugging Face's words, and what RoBERTa shares with it."""
+"""BERT in Hugging Face's words, and what RoBERTa and RoFormer share with it."""
 
 from heedful.checkpoints.dialect import (
     COMMON_INERT,
@@ -53,6 +53,15 @@ BERT_KEYS = (
 BERT_ONLY = {**COMMON_ONLY, "position_embedding_type": "absolute"}
 LINEAR = pair("output", "classifier")
 TWO_LAYER = [*pair("dense", "classifier.dense"), *pair("output", "classifier.out_proj")]
+MASKED_WORD = [
+    *pair("dense", "cls.predictions.transform.dense"),
+    *pair("norm", "cls.predictions.transform.LayerNorm"),
+    *tensor("bias", "cls.predictions.bias"),
+]
+MASKED_WORD_COPIES = {
+    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
 
 FAMILY = Family(
     name="bert",
@@ -69,15 +78,7 @@ FAMILY = Family(
     heads={
         "linear": HeadDialect(LINEAR, "pooled"),
         "two-layer": HeadDialect(TWO_LAYER, "pooled"),
-        "masked-word": HeadDialect(
-            [
-                *pair("dense", "cls.predictions.transform.dense"),
-                *pair("norm", "cls.predictions.transform.LayerNorm"),
-                *tensor("bias", "cls.predictions.bias"),
-            ],
-            "every",
-            activation=lambda shape: shape.activation,
-        ),
+        "masked-word": HeadDialect(MASKED_WORD, "every", activation=lambda shape: shape.activation),
         "next-sentence": HeadDialect(pair("output", "cls.seq_relationship"), "pooled"),
     },
     architectures={
@@ -89,8 +90,5 @@ FAMILY = Family(
     },
     fixed=ENCODER,
     derived=r"embeddings\.position_ids",
-    copies={
-        "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    },
+    copies=MASKED_WORD_COPIES,
 )

@@ -151,7 +151,7 @@ class Scorer:
             raise RequestError(
                 f"{model.source}: has neither a masked-word nor a language-model head, and so no probabilities of "
                 "words; name a model that has one, such as a directory that BertForMaskedLM, BertForPreTraining, "
-                "RobertaForMaskedLM, DistilBertForMaskedLM or GPT2LMHeadModel wrote."
+                "RobertaForMaskedLM, DistilBertForMaskedLM, RoFormerForMaskedLM or GPT2LMHeadModel wrote."
             )
         self.transformer, self.tokenizer, self.max_length = transformer, model.tokenizer, model.max_length
         self.source, self.head = model.source, name
