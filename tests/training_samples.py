@@ -63,6 +63,7 @@ FAMILY_CHANGES: dict[str, dict[str, Any]] = {
     "bert": {},
     "roberta": {"segments": 1, "norm_eps": 1e-5, "pad_id": 1},
     "distilbert": {"segments": 0, "pooler": False, "attention_output_dropout": 0.0, "head_dropout": 0.2},
+    "roformer": {},
     "gpt2": {"segments": 0, "pooler": False, "pad_id": None, "activation": "gelu_new", "norm_eps": 1e-5,
              "head_dropout": 0.0},
 }  # fmt: skip
@@ -75,7 +76,7 @@ def _tokenizer(folder: Path, family: str, words: tuple[str, ...]) -> Tokenizer:
     corpus.write_text("\n".join([*(text for text, _ in sentences(150, seed=9)), *words]) + "\n")
     if family in ("roberta", "gpt2"):
         return train_bpe([corpus], 320, family=family)
-    return train_wordpiece([corpus], 180, family=family)
+    return train_wordpiece([corpus], 180, family=FAMILIES[family].tokens)
 
 
 def tokenizer_in(folder: Path, family: str = "bert", words: Sequence[str] = WORDS * 2) -> Tokenizer:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import heedful
-from adapter_samples import FAMILY_BASES, base_with_head, formula, their_inputs
+from adapter_samples import CLASSIFIERS, base_with_head, formula, their_inputs
 from heedful.checkpoints.adapters import open_adapter, put_adapter
 from heedful.checkpoints.directory import read_model
 from heedful.errors import RequestError
@@ -28,6 +28,7 @@ TARGETS = {
     "distilbert": (["q_lin", "v_lin"], ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"]),
     "gpt2": (["c_attn"], ["c_attn", "c_proj", "c_fc"]),
 }
+TARGETS["roformer"] = TARGETS["bert"]
 OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "everywhere": {"everywhere": True, "r": 3, "lora_alpha": 7},
@@ -60,7 +61,7 @@ def their_model(base: Path, family: str, options: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("family", FAMILY_BASES)
+@pytest.mark.parametrize("family", CLASSIFIERS)
 def test_directories_that_it_wrote(family: str, options: dict[str, Any], tmp_path: Path) -> None:
     base = base_with_head(family, tmp_path)
     theirs = their_model(base, family, options)
@@ -76,14 +77,15 @@ def test_directories_that_it_wrote(family: str, options: dict[str, Any], tmp_pat
     model.activate("mine")
     batch = heedful_batch(inputs)
     ours = transformer("mine", batch)
-    assert (ours - logits).abs().max() < 1e-10
+    near = 1e-6 if family == "roformer" else 1e-10  # its angles are a table of single precision there
+    assert (ours - logits).abs().max() < near
     ours.sin().sum().backward()
     stored = {n.replace(".default.", "."): p.grad for n, p in theirs.named_parameters() if "lora_" in n}
     compared = 0
     for key, source in model.checkpoint.sources.items():
         if key.startswith("adapters.mine."):
             grad = dict(transformer.named_parameters())[key].grad
-            assert torch.allclose(grad, stored[source.split(": ")[1]], atol=1e-10)
+            assert torch.allclose(grad, stored[source.split(": ")[1]], atol=near)
             compared += 1
     assert compared == len(stored)
 
@@ -95,7 +97,7 @@ def heedful_batch(inputs: dict[str, torch.Tensor]) -> Any:
 
 
 @pytest.mark.parametrize("options", [OPTIONS["default"], OPTIONS["everywhere"], OPTIONS["patterns"], OPTIONS["layers"]])
-@pytest.mark.parametrize("family", FAMILY_BASES)
+@pytest.mark.parametrize("family", CLASSIFIERS)
 def test_what_we_write_opens_there(family: str, options: dict[str, Any], tmp_path: Path) -> None:
     from transformers import AutoModelForSequenceClassification
 
@@ -115,7 +117,7 @@ def test_what_we_write_opens_there(family: str, options: dict[str, Any], tmp_pat
     assert all(torch.equal(stored[name], written[name]) for name in stored)
 
 
-@pytest.mark.parametrize("family", FAMILY_BASES)
+@pytest.mark.parametrize("family", CLASSIFIERS)
 def test_merging_is_theirs_and_unmerging_is_exact(family: str, tmp_path: Path) -> None:
     from transformers import AutoModelForSequenceClassification
 

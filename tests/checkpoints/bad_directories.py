@@ -133,6 +133,12 @@ def unsupported_values() -> Iterator[Bad]:
         "scale_attn_weights": False,
     }.items():
         yield Bad(f"gpt2 {key}", "gpt2", _config(**{key: value}), key)
+    for value in (4, 16, 8.0, "8", True, [8]):
+        yield Bad(f"roformer embedding_size = {value}", "roformer", _config(embedding_size=value), "embedding_size")
+    yield Bad("roformer turned values", "roformer", _config(rotary_value=True), "rotary_value")
+    yield Bad("roformer is_decoder", "roformer", _config(is_decoder=True), "is_decoder")
+    yield Bad("roformer with odd heads", "roformer", _config(num_attention_heads=8), "odd 1")
+    yield Bad("roformer classifier_dropout", "roformer", _config(classifier_dropout=0.1), "classifier_dropout")
     yield Bad("an unknown key", "bert", _config(rope_theta=1e4), "rope_theta")
     yield Bad("a key of another family", "gpt2", _config(hidden_act="gelu"), "hidden_act")
     yield Bad("an unknown key of two lines", "bert", _config(**{"a\nb": 1}), CONFIG)
@@ -159,6 +165,8 @@ def bad_heads_and_labels() -> Iterator[Bad]:
         ("roberta", "RobertaForMultipleChoice"),
         ("distilbert", "DistilBertForTokenClassification"),
         ("gpt2", "GPT2DoubleHeadsModel"),
+        ("roformer", "RoFormerForCausalLM"),
+        ("roformer", "RoFormerForTokenClassification"),
         ("bert", "RobertaModel"),
     ):
         yield Bad(name, family, _config(architectures=[name]), name)
@@ -408,7 +416,25 @@ def bad_tokenizers() -> Iterator[Bad]:
             _instead("tokenizer.json", lambda p, c=content: p.write_bytes(c)),
             "tokenizer.json",
         )
+    for class_name in ("RoFormerTokenizer", "RoFormerTokenizerFast", None):
+        yield Bad(f"roformer with the class {class_name}", "roformer", _tokenizer_class(class_name), "jieba")
+    yield Bad("roformer with vocab.txt alone", "roformer", _words_alone, "jieba")
     yield Bad("vocab.json alone", "gpt2", lambda d: (d / "tokenizer.json").rename(d / "vocab.json"), "vocab.json")
+
+
+def _tokenizer_class(name: str | None) -> Callable[[Path], None]:
+    def damage(directory: Path) -> None:
+        path = directory / "tokenizer_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "tokenizer_class": name}))
+
+    return damage
+
+
+def _words_alone(directory: Path) -> None:
+    vocabulary = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        (directory / name).unlink()
+    (directory / "vocab.txt").write_text("".join(f"{word}\n" for word in sorted(vocabulary, key=vocabulary.get)))
 
 
 CASES = [

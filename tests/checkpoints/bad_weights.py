@@ -219,6 +219,13 @@ def missing_and_extra() -> Iterator[Bad]:
     yield Bad(
         "an untied lm_head", "gpt2", _tensors(lambda t: t.update({"lm_head.weight": t[TABLE["gpt2"]] * 2})), "lm_head"
     )
+    turns = "roformer.encoder.embed_positions.weight"
+    for name, change in {
+        "squares": lambda t: t.pow(2), "NaN": lambda t: t * torch.nan, "a row short": lambda t: t[1:],
+        "integers": lambda t: t.int(), "swapped halves": lambda t: t.roll(2, dims=1),
+    }.items():  # fmt: skip
+        damage = _tensors(lambda t, c=change: t.update({turns: c(t[turns])}))
+        yield Bad(f"a table of turns: {name}", "roformer", damage, "embed_positions")
     lone = {"cls.predictions.decoder.bias": torch.zeros(21)}
     yield Bad("a copy of what is not there", "bert", _tensors(lambda t: t.update(lone)), "decoder.bias")
 

@@ -22,13 +22,14 @@ from heedful.models.shape import HeadKind, Shape
 from heedful.models.transformer import Transformer
 from heedful.text import read_tokenizer
 
-FAMILY_NAMES = ("bert", "roberta", "distilbert", "gpt2")
+FAMILY_NAMES = ("bert", "roberta", "distilbert", "gpt2", "roformer")
 LABELS = ("no", "yes", "perhaps")
 HEADS: dict[str, HeadKind] = {
     "bert": "linear",
     "roberta": "two-layer",
     "distilbert": "masked-word",
     "gpt2": "language-model",
+    "roformer": "two-layer",
 }
 """The head that the sample of each family has."""
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
@@ -38,6 +39,7 @@ OUTPUT = {
     "roberta": "classifier.out_proj.weight",
     "distilbert": "vocab_transform.weight",
     "gpt2": "transformer.h.1.mlp.c_proj.weight",
+    "roformer": "classifier.out_proj.weight",
 }
 """A tensor late in each sample (of the head, where the head has one)."""
 TABLE = {
@@ -45,12 +47,14 @@ TABLE = {
     "roberta": "roberta.embeddings.word_embeddings.weight",
     "distilbert": "distilbert.embeddings.word_embeddings.weight",
     "gpt2": "transformer.wte.weight",
+    "roformer": "roformer.embeddings.word_embeddings.weight",
 }
 BLOCK = {
     "bert": "bert.encoder.layer.1.intermediate.dense.weight",
     "roberta": "roberta.encoder.layer.1.intermediate.dense.weight",
     "distilbert": "distilbert.transformer.layer.1.ffn.lin1.weight",
     "gpt2": "transformer.h.1.mlp.c_fc.weight",
+    "roformer": "roformer.encoder.layer.1.intermediate.dense.weight",
 }
 QUERY = {
     "bert": "bert.encoder.layer.0.attention.self.{}",
@@ -65,10 +69,12 @@ COUNT = {
     "distilbert": "n_heads",
     "gpt2": "n_head",
 }
+for _keys in (WIDTH, LAYERS, COUNT):
+    _keys["roformer"] = _keys["bert"]
 
 
 def vocabulary_files(family: str) -> dict[str, str]:
-    if family in ("bert", "distilbert"):
+    if family in ("bert", "distilbert", "roformer"):
         words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{c}" for c in "abcdefgh")]
         return {"vocab.txt": "".join(f"{w}\n" for w in words)}
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"] if family == "roberta" else ["<|endoftext|>"]
@@ -82,9 +88,9 @@ def vocabulary_files(family: str) -> dict[str, str]:
 def make_shape(family: str, vocabulary: int, pooler: bool | None = None) -> Shape:
     sizes: dict[str, Any] = {
         "inner": 32 if family == "gpt2" else 12,
-        "segments": {"bert": 2, "roberta": 1}.get(family, 0),
+        "segments": {"bert": 2, "roberta": 1, "roformer": 2}.get(family, 0),
         "activation": "gelu_new" if family == "gpt2" else "gelu",
-        "norm_eps": 1e-12 if family in ("bert", "distilbert") else 1e-5,
+        "norm_eps": 1e-12 if family in ("bert", "distilbert", "roformer") else 1e-5,
         "head_dropout": {"distilbert": 0.2}.get(family),
         "pad_id": {"roberta": 1, "gpt2": None}.get(family, 0),
         "pooler": family == "bert" if pooler is None else pooler,
@@ -106,7 +112,7 @@ def make_checkpoint(
     scratch.mkdir(parents=True, exist_ok=True)
     for name, content in vocabulary_files(family).items():
         (scratch / name).write_text(content, encoding="utf-8")
-    tokenizer = read_tokenizer(scratch, family)
+    tokenizer = read_tokenizer(scratch, FAMILIES[family].tokens)
     assert tokenizer is not None
     needs_pooler = any(FAMILIES[family].heads[k].reads == "pooled" for k in kinds)
     shape = make_shape(family, tokenizer.size, pooler=needs_pooler or (family == "bert" and not kinds))

@@ -14,14 +14,17 @@ from checkpoint_samples import (
     ABSENT,
     CONFIG,
     FAMILY_NAMES,
+    HEADS_FILE,
     INDEX,
     LABELS,
     WEIGHTS,
     assert_same,
     edit_config,
     edit_tensors,
+    formula,
     make_checkpoint,
     make_good,
+    make_shape,
     read_config,
     shard,
     states,
@@ -31,9 +34,10 @@ from torch import Tensor
 
 import heedful
 import peers
+from heedful.checkpoints.dialect import SLOTS
 from heedful.checkpoints.directory import Checkpoint, read_model, stored_tensors, write_model
 from heedful.checkpoints.families import FAMILIES, family_of
-from heedful.checkpoints.heads import NewHead
+from heedful.checkpoints.heads import NewHead, make_head
 from heedful.errors import RequestError
 from heedful.models.batch import Batch
 from heedful.models.shape import NAMED_SHAPES
@@ -60,7 +64,9 @@ def is_head(name: str) -> bool:
 def assert_peer_weights(found: Checkpoint, peer: Any) -> None:
     """Every tensor of ours has the peer's values, and every parameter of the peer is among them."""
     ours = stored_tensors(found, dict(found.transformer.named_parameters()))[WEIGHTS]
-    expected = dict(peer.named_parameters())
+    family = FAMILIES[found.family]
+    computed = {table.name for table in family.tables}
+    expected = {name: p for name, p in peer.named_parameters() if family.plain(name) not in computed}
     assert ours.keys() == expected.keys()
     for name, value in ours.items():
         assert torch.equal(value, expected[name]), name
@@ -98,6 +104,8 @@ def derived_buffers(case: peers.Case, tensors: dict[str, Tensor]) -> dict[str, T
         triangle = torch.ones(16, 16, dtype=torch.uint8).tril()[None, None]
         made = {f"h.{i}.attn.bias": triangle.clone() for i in range(2)}
         made |= {f"h.{i}.attn.masked_bias": torch.tensor(-1e4) for i in range(2)}
+    elif case.family == "roformer":  # its table can be made anew
+        return {k: v for k, v in tensors.items() if not k.endswith("embed_positions.weight")}
     elif case.family == "distilbert":
         return tensors
     else:
@@ -225,6 +233,7 @@ def test_the_hubs_cache(tmp_path: Path) -> None:
 EVERY_HEAD = [(family.name, (kind,)) for family in FAMILIES.values() for kind in family.heads]
 EVERY_HEAD += [(family, ()) for family in FAMILY_NAMES]
 EVERY_HEAD += [("bert", ("masked-word", "next-sentence")), ("bert", ("linear", "masked-word"))]
+EVERY_HEAD += [("roformer", ("masked-word", "next-sentence")), ("roformer", ("two-layer", "masked-word"))]
 ODD_LABELS = ("žádný", "是的", "a b\tc", "", "🙂", 'quo"te\\', "0", "null")
 
 
@@ -245,6 +254,34 @@ def test_round_trip(family: str, kinds: tuple[Any, ...], tmp_path: Path) -> None
             scores = first.transformer(head, Batch(ids))
             assert torch.equal(scores, second.transformer(head, Batch(ids)))
             assert torch.equal(scores, third.transformer(head, Batch(ids)))
+
+
+def test_pretrained_with_rotary_attention(tmp_path: Path) -> None:
+    """The peer has the body and the masked words, with the same answers; of the pooler it says that it has no place for
+    it, and the head that reads it is not in its file."""
+    shape = replace(make_shape("roformer", 30), pooler=True)
+    heads = {SLOTS[k]: make_head(FAMILIES["roformer"], shape, NewHead(k)) for k in ("masked-word", "next-sentence")}
+    model = Transformer(shape, heads).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(formula(name, tuple(p.shape)))
+    write_model(tmp_path / "a", Checkpoint(model, family_of(shape).name))
+    peer, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "a", output_loading_info=True)
+    assert type(peer) is transformers.RoFormerForMaskedLM
+    assert info["unexpected_keys"] == {"roformer.pooler.dense.weight", "roformer.pooler.dense.bias"}
+    assert not info["missing_keys"]
+    assert {name.rpartition(".")[0] for name in load_file(tmp_path / "a" / HEADS_FILE)} == {
+        "heads.next-sentence.output"
+    }
+    ids, segments = torch.tensor([[3, 7, 9, 5], [3, 8, 5, 6]]), torch.tensor([[0, 0, 1, 1], [0, 1, 1, 1]])
+    batch, again = Batch(ids, None, segments), read_model(tmp_path / "a")
+    assert_same(Checkpoint(model, "roformer"), again)
+    with torch.no_grad():
+        other = peer.eval()(ids, token_type_ids=segments, output_hidden_states=True)
+        assert (model("mask", batch) - other.logits).abs().max() <= 1e-5
+        assert (model.body(batch).last - other.hidden_states[-1]).abs().max() <= 1e-5
+        for head in heads:
+            assert torch.equal(model(head, batch), again.transformer(head, batch))
 
 
 def test_the_round_trip_would_notice(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from heedful.models.shape import NAMED_SHAPES, Head
 from heedful.models.transformer import Transformer
 
 IDS = torch.tensor([[3, 7, 9, 5], [3, 8, 5, 6]])
-NATIVE = {"bert": "linear", "roberta": "two-layer", "distilbert": "two-layer", "gpt2": "linear"}
+NATIVE = {"bert": "linear", "gpt2": "linear"} | dict.fromkeys(("roberta", "distilbert", "roformer"), "two-layer")
 
 
 def make(family: str, tmp_path: Path, new: dict[str, NewHead], **options: Any) -> Checkpoint:

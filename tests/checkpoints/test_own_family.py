@@ -120,6 +120,8 @@ def test_a_family_of_the_peers_is_preferred(name: str) -> None:
     assert family_of(shape).name != "heedful"
     for kind in ATTENTION_KINDS:
         assert (family_of(replace(shape, attention=kind)).name == "heedful") == (kind != "dot-product")
+    alone = family_of(replace(shape, attention="rotary", position_kind="none"))  # BERT's become RoFormers
+    assert alone.name == ("roformer" if family_of(shape).name == "bert" else "heedful")
 
 
 def test_the_names_of_tensors_are_a_file_format(tmp_path: Path) -> None:

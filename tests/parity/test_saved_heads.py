@@ -20,7 +20,7 @@ from heedful.training.assembly import assemble, read_objective
 from training_samples import sentences, tiny_recipe, write_csv, write_family
 
 TOLERANCE = 1e-5
-FAMILIES = ("bert", "roberta", "distilbert", "gpt2")
+FAMILIES = ("bert", "roberta", "distilbert", "gpt2", "roformer")
 METHODS = ("solved", "frozen", "full")
 """Of `tiny_recipe`: a head that is solved, one that is trained by steps, and every weight."""
 NATIVE = {
@@ -28,6 +28,7 @@ NATIVE = {
     "roberta": ("two-layer", "first"),
     "distilbert": ("two-layer", "first"),
     "gpt2": ("linear", "last"),
+    "roformer": ("two-layer", "first"),
 }
 """The one classifier that the peer has for each family: its kind, and which state it reads."""
 NO_POOLER = ("distilbert", "gpt2")

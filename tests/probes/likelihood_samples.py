@@ -18,7 +18,8 @@ SPECIAL = {
     "bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
     "roberta": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
 }
-SPECIAL["distilbert"], SPECIAL["gpt2"] = SPECIAL["bert"], ["<|endoftext|>"]
+SPECIAL["distilbert"] = SPECIAL["roformer"] = SPECIAL["bert"]
+SPECIAL["gpt2"] = ["<|endoftext|>"]
 PAIRS = [
     ("The man said the doctor was late.", "The woman said the doctor was late."),
     ("Old people are kind people", "Young, clever people who are old are kind"),
@@ -28,7 +29,7 @@ PAIRS = [
 
 
 def vocabulary_files(family: str) -> dict[str, str]:
-    if family in ("bert", "distilbert"):
+    if family in ("bert", "distilbert", "roformer"):
         letters = [*string.ascii_lowercase, *(f"##{c}" for c in string.ascii_lowercase)]
         tokens = dict.fromkeys([*SPECIAL[family], *WORDS.split(), *letters])
         return {"vocab.txt": "".join(f"{token}\n" for token in tokens)}
@@ -45,7 +46,8 @@ def write_peer(family: str, head: str, directory: Path, files: dict[str, str] | 
     directory.mkdir(parents=True, exist_ok=True)
     for name, content in (files or vocabulary_files(family)).items():
         (directory / name).write_text(content, encoding="utf-8")
-    name = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert", "gpt2": "GPT2"}[family]
+    # RoFormer's own tokenizer needs a further package; its character models have BERT's.
+    name = {"roberta": "Roberta", "distilbert": "DistilBert", "gpt2": "GPT2"}.get(family, "Bert")
     tokenizer = getattr(transformers, f"{name}Tokenizer").from_pretrained(directory)
     length = "n_positions" if family == "gpt2" else "max_position_embeddings"
     model = peers.make_peer(peers.Case("", family, head, {"vocab_size": len(tokenizer), length: 80}))

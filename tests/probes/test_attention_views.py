@@ -15,6 +15,7 @@ from torch import Tensor
 import heedful
 import peers
 from attention_samples import TEXTS, make_small
+from heedful.checkpoints.families import FAMILIES
 from heedful.models.batch import Batch
 from heedful.models.body import Memory
 from heedful.models.kinds import ATTENTION_KINDS, AttentionKind
@@ -36,14 +37,15 @@ PAIR = ("a gem of a film", "the plot")
         ("bert", "ForSequenceClassification", {"max_position_embeddings": 64}),
         ("roberta", "ForSequenceClassification", {"max_position_embeddings": 64, "pad_token_id": 1}),
         ("distilbert", "ForMaskedLM", {"max_position_embeddings": 64}),
+        ("roformer", "ForSequenceClassification", {"max_position_embeddings": 64}),
         ("gpt2", "LMHeadModel", {"n_positions": 64}),
     ],
 )
 def test_weights_and_gradients_equal_the_peers(family: str, head: str, sizes: dict[str, int], tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(TEXTS * 3) + "\n")
-    train = train_wordpiece if "bert" in family and family != "roberta" else train_bpe
-    tokenizer = train([corpus], 330, family=family)
+    train = train_bpe if family in ("roberta", "gpt2") else train_wordpiece
+    tokenizer = train([corpus], 330, family=FAMILIES[family].tokens)
     peer = peers.make_peer(peers.Case(family, family, head, {**sizes, "vocab_size": tokenizer.size}))
     peer.save_pretrained(tmp_path / "model")
     tokenizer.save(tmp_path / "model")
@@ -53,7 +55,7 @@ def test_weights_and_gradients_equal_the_peers(family: str, head: str, sizes: di
     (view,) = attention.views
     (tokens,) = model.tokenizer.encode([PAIR], offsets=True)
     inputs = {"input_ids": torch.tensor([tokens.ids])}
-    if family == "bert":
+    if family in ("bert", "roformer"):
         inputs["token_type_ids"] = torch.tensor([tokens.segments])
     out = peer(**inputs, output_attentions=True)
     expected = torch.cat(out.attentions)

@@ -27,7 +27,13 @@ EXAMPLES = [Counterfactual(less, more, {}) for more, less in PAIRS]
 
 
 @pytest.mark.parametrize(
-    ("family", "head"), [("bert", "ForPreTraining"), ("roberta", "ForMaskedLM"), ("distilbert", "ForMaskedLM")]
+    ("family", "head"),
+    [
+        ("bert", "ForPreTraining"),
+        ("roberta", "ForMaskedLM"),
+        ("distilbert", "ForMaskedLM"),
+        ("roformer", "ForMaskedLM"),
+    ],
 )
 def test_same_as_one_mask_at_a_time_with_the_peer(family: str, head: str, tmp_path: Path) -> None:
     peer, tokenizer = write_peer(family, head, tmp_path)

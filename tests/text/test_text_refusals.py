@@ -151,6 +151,11 @@ CASES: dict[str, tuple[str, dict, str, str]] = {
     "tweet vocabulary no count": ("roberta", {**TWEET, "vocab.txt": "the 5\nfilm\n"}, "vocab.txt", "line 2"),
     "tweet vocabulary repeats": ("roberta", {**TWEET, "vocab.txt": "the 5\nthe 4\n"}, "vocab.txt", "line 2, repeats"),
     "tweet vocabulary special": ("roberta", {**TWEET, "vocab.txt": "<pad> 5\n"}, "vocab.txt", "special tokens have"),
+    "segmented by its class": ("bert", wordpiece_files(tokenizer_class="RoFormerTokenizerFast"), "RoFormer", "jieba"),
+    "segmented by its model": ("heedful", {**wordpiece_files(), "config.json": {"model_type": "roformer"}}, "RoFormer",
+                               "jieba"),
+    "segmented by its model's class": ("bert", {"tokenizer.json": whole(), "config.json": {
+        "tokenizer_class": "RoFormerTokenizer"}}, "RoFormer", "jieba"),
     "codes alone": ("roberta", {"bpe.codes": CODES}, "vocab.txt", "bpe.codes"),
 }  # fmt: skip
 

@@ -67,11 +67,13 @@ def test_saved_and_read_again_is_the_same(tokenizer: Tokenizer, tmp_path: Path) 
         assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
 
 
-@pytest.mark.parametrize("with_config", [False, True])
-def test_hugging_face_reads_the_same(tokenizer: Tokenizer, tmp_path: Path, with_config: bool) -> None:
+@pytest.mark.parametrize("model_type", [None, "its own", "roformer"])
+def test_hugging_face_reads_the_same(tokenizer: Tokenizer, tmp_path: Path, model_type: str | None) -> None:
+    """Also in a RoFormer, for which it has a class that needs a further package."""
     tokenizer.save(tmp_path)
-    if with_config:
-        write(tmp_path, {"config.json": {"model_type": tokenizer.family or "gpt2"}})
+    if model_type is not None:
+        of_model = model_type if model_type == "roformer" else tokenizer.family or "gpt2"
+        write(tmp_path, {"config.json": {"model_type": of_model}})
     peer = AutoTokenizer.from_pretrained(tmp_path)
     fast = tokenizer.kind != "BPE (@@)"
     assert differences(tokenizer, peer, ROWS, None, offsets=fast) == []

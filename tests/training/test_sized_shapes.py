@@ -38,7 +38,9 @@ def sized_recipe(files: dict[str, str], kind: str, **model: Any) -> Recipe:
         ("gpt-mini", "characters", None, "gpt2"),
         ("gpt-mini", "characters", "synthesizer-dense", "heedful"),
         ("gpt2", "bpe", "relative", "heedful"),
-        ("bert-mini", "wordpiece", "rotary", "heedful"),
+        ("bert-mini", "wordpiece", "rotary", "roformer"),
+        ("bert-mini", "bpe", "rotary", "roformer"),
+        ("bert-mini", "wordpiece", "relative", "heedful"),
         ("distilbert-base", "characters", "synthesizer-random", "heedful"),
     ],
 )

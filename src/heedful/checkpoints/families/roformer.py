@@ -35,7 +35,7 @@ DEFAULTS = {"vocab_size": 50000, "max_position_embeddings": 1536}
 FAMILY = Family(
     name="roformer",
     prefix="roformer.",
-    mark=r"roformer\.",
+    mark=r"roformer\.|encoder\.embed_positions\.",
     keys=(
         *(Key(k.key, k.field, DEFAULTS.get(k.key, k.default), k.also) for k in BERT_KEYS if k.field != "head_dropout"),
         Key("pad_token_id", "pad_id", 0, optional=True, least=0),
