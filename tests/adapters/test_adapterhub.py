@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from adapter_samples import FAMILY_BASES
 from heedful.checkpoints import adapterhub
 from heedful.checkpoints.adapter_heads import find_head, put_head
 from heedful.checkpoints.adapters import open_adapter, put_adapter, put_fusion
@@ -39,8 +40,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, dict[str, Tensor]]:
-    theirs = [family.name for family in FAMILIES.values() if not family.own]
-    return {family: load_file(GOLDENS / family / "answers.safetensors") for family in theirs}
+    return {family: load_file(base.with_name("answers.safetensors")) for family, base in FAMILY_BASES.items()}
 
 
 def composition(written: Any) -> Composition:

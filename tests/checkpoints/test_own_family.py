@@ -177,9 +177,12 @@ def test_with_each_kind_of_tokenizer(kind: str, body: str, tmp_path: Path) -> No
     assert None not in [getattr(again.tokenizer, f"{role}_id") for role in roles]
 
 
-@pytest.mark.parametrize("attention", ["relative", "synthesizer-dense"])
+@pytest.mark.parametrize("attention", ["relative", "synthesizer-dense", "rotary"])
 def test_adapters_and_new_heads_go_with_it(attention: str, tmp_path: Path) -> None:
-    first = make(replace(ENCODER, attention=attention), new={"classify": NEW["classify"]})
+    """With a RoFormer as well, of which AdapterHub knows no more than of ours."""
+    shape = replace(ENCODER, attention=attention, position_kind="none" if attention == "rotary" else "learned")
+    first = replace(make(shape, new={"classify": NEW["classify"]}), family=family_of(shape).name)
+    assert first.family == ("roformer" if attention == "rotary" else "heedful")
     add_adapter(first.transformer, "mood", BottleneckShape(attention=True))
     with torch.no_grad():
         for name, p in first.transformer.adapters.named_parameters():
@@ -194,7 +197,7 @@ def test_adapters_and_new_heads_go_with_it(attention: str, tmp_path: Path) -> No
     assert read_model(tmp_path / "a", body_only=True).transformer.head_shapes == {}
     kept = read_model(tmp_path / "a", {"more": NewHead("two-layer", ("x", "y"))}, keep_heads=True)
     assert list(kept.transformer.head_shapes) == ["classify", "more"]
-    assert kept.transformer.head_shapes["more"].reads == "pooled"
+    assert kept.transformer.head_shapes["more"].reads == ("first" if attention == "rotary" else "pooled")
 
 
 def test_low_rank_changes_of_what_a_synthesizer_has(tmp_path: Path) -> None:

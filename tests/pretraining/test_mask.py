@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import BertForPreTraining
+from transformers import AutoModelForMaskedLM, BertForPreTraining
 
 import heedful
 from corpus_samples import corpus_recipe, documents, write_text
@@ -303,6 +303,20 @@ def test_other_families_have_masked_words_alone(tmp_path):
     terms, found = gradients(parts)
     assert set(terms) == {"mask"}
     assert found["heads.mask.bias"].abs().max() > 0
+
+
+def test_rotary_attention_makes_a_roformer_with_both_heads(tmp_path):
+    parts = assembled(tmp_path, model={"shape": "bert-tiny", "layers": 1, "attention": "rotary"})
+    assert parts.checkpoint.family == "roformer"
+    terms, found = gradients(parts)
+    assert len(terms) == 2
+    for name in ("heads.mask.bias", "heads.next-sentence.output.weight", "body.pooler.dense.weight"):
+        assert found[name].abs().max() > 0
+    parts.checkpoint.write(tmp_path / "model")
+    peer, info = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert type(peer).__name__ == "RoFormerForMaskedLM"
+    assert not info["missing_keys"]
+    assert {name.split(".")[1] for name in info["unexpected_keys"]} == {"pooler"}
 
 
 def test_a_corpus_that_changed_is_refused(tmp_path):
