@@ -14,7 +14,9 @@ import heedful
 from corpus_samples import corpus_recipe, documents, write_text
 from heedful.errors import RequestError
 from heedful.objectives.mask import Mask
+from heedful.objectives.neighbours import neighbour_table
 from heedful.objectives.texts import Parts
+from heedful.objectives.words import JUDGED
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
@@ -22,6 +24,11 @@ from killing import survive
 from training_samples import write_tiny
 
 SEED = 7
+RESUMED: list[dict[str, Any]] = [
+    {},
+    {"next_sentence": False, "whole_words": True, "pack": True},
+    {"subsample": 1e-2, "neighbours": 3},
+]
 
 
 def assembled(folder: Path, objective: dict[str, Any] | None = None, **training: Any) -> Assembly:
@@ -200,6 +207,25 @@ def test_packed_is_unpacked_and_parts_add_up(tmp_path, next_sentence):
             assert (found[name] - gradient).abs().max() < 1e-10, name
 
 
+def test_frequent_words_are_asked_for_less_often_but_judged_evenly(tmp_path):
+    """With weights of √(0.01 / frequency), as the counts of the text have it, over many epochs."""
+    plain = mask_of(assembled(tmp_path, {"next_sentence": False}))
+    rare = mask_of(assembled(tmp_path, {"next_sentence": False, "subsample": 0.01}))
+
+    def asked(objective: Mask, epochs: range) -> np.ndarray:
+        rows = [objective.row("train", n, e) for e in epochs for n in range(len(objective.rows["train"]))]
+        return np.bincount(np.concatenate([row.words_n for row in rows]), minlength=len(objective.log_frequency_v))
+
+    evenly, weighted = asked(plain, range(60)), asked(rare, range(60))
+    frequent = plain.log_frequency_v > np.log(0.05)
+    seldom = (plain.log_frequency_v < np.log(0.01)) & (evenly > 0)
+    ratio = (weighted[frequent].sum() / weighted[seldom].sum()) / (evenly[frequent].sum() / evenly[seldom].sum())
+    assert frequent.sum() >= 2
+    assert 0.2 < ratio < 0.6
+    for number in range(len(plain.rows["dev"])):
+        assert np.array_equal(plain.row("dev", number, JUDGED).ids_t, rare.row("dev", number, JUDGED).ids_t)
+
+
 def test_only_masked_rows_are_computed(tmp_path, monkeypatch):
     """The scores of the vocabulary are computed for hidden words alone, and the last block where it is read."""
     parts = assembled(tmp_path)
@@ -217,7 +243,7 @@ def test_only_masked_rows_are_computed(tmp_path, monkeypatch):
     assert rows == [(len(step.rows), most + 1)]
 
 
-@pytest.mark.parametrize("objective", [{}, {"next_sentence": False, "whole_words": True, "pack": True}])
+@pytest.mark.parametrize("objective", RESUMED)
 def test_killed_and_resumed_to_the_bit(tmp_path, objective):
     recipe = corpus_recipe(write_text(tmp_path / "corpus.txt"), {"kind": "mask", **objective})
     execute(recipe, SEED, tmp_path / "whole", command="test", quiet=True)
@@ -240,7 +266,7 @@ def test_steps_and_rows_that_grow(tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("objective", [{}, {"next_sentence": False, "whole_words": True, "pack": True}])
+@pytest.mark.parametrize("objective", RESUMED)
 def test_killed_dozens_of_times(tmp_path, objective):
     recipe = corpus_recipe(write_text(tmp_path / "corpus.txt"), {"kind": "mask", **objective})
     execute(recipe, SEED, tmp_path / "whole", command="test", quiet=True)
@@ -259,6 +285,23 @@ def test_it_learns_and_says_what_it_has_to_beat(tmp_path):
     assert 0 < dev["masked_word_accuracy"] < 1
     again = heedful.load(tmp_path / "run/model")
     assert set(again.checkpoint.transformer.heads) == {"mask", "next-sentence"}
+
+
+def test_the_table_begins_with_what_stands_near_what(tmp_path):
+    """Rows of known tokens are those of the table, at the size of random ones; special tokens are drawn as before."""
+    drawn, filled = assembled(tmp_path), assembled(tmp_path, {"neighbours": 4})
+    before_vd, after_vd = (parts.tuning.transformer.body.embeddings.token.weight for parts in (drawn, filled))
+    objective, tokenizer = mask_of(filled), filled.checkpoint.tokenizer
+    assert tokenizer is not None
+    expected_vd = torch.from_numpy(neighbour_table(objective.stretches, tokenizer.size, 4, before_vd.shape[1]))
+    known_v = expected_vd.any(1)
+    assert 20 < known_v.sum() < len(known_v)
+    assert torch.allclose(after_vd[known_v], 0.02 * expected_vd[known_v])
+    assert torch.equal(after_vd[~known_v], before_vd[~known_v])
+    assert not known_v[sorted(tokenizer.special_ids)].any()
+    others = {n: p for n, p in filled.tuning.transformer.named_parameters() if p is not after_vd}
+    for name, p in drawn.tuning.transformer.named_parameters():
+        assert name not in others or torch.equal(p, others[name]), name
 
 
 def test_pretraining_goes_on_with_the_heads_that_are_there(tmp_path):
@@ -288,6 +331,14 @@ def test_pretraining_goes_on_with_the_heads_that_are_there(tmp_path):
             "needs a model with two segments",
         ),
         ({"data": {"corpus": "novel"}}, "did you mean novels"),
+        (
+            {"tokenizer": {"size": 128}, "objective": {"neighbours": 2}},
+            "needs more tokens than the model's width of 128",
+        ),
+        (
+            {"model": {"name": "minilm", "shape": None}, "tokenizer": None, "objective": {"neighbours": 2}},
+            "objective.neighbours is for the table of a new model, and minilm brings its own",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, changes, words):

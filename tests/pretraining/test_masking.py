@@ -39,6 +39,14 @@ def test_eighty_ten_ten():
     assert chisquare(np.bincount(after[random] - 5, minlength=100)).pvalue > 1e-3
 
 
+def test_tokens_are_chosen_by_their_weights():
+    """One of four tokens is chosen, one of which has a quarter of the others' weight: 1 of 13 times, not 1 of 4."""
+    weight_v = np.where(np.arange(105) == 5, 0.25, 1.0)
+    masking = Masking(0.25, MASK, ORDINARY, weight_v=weight_v)
+    places = np.concatenate([masking.draw(np.array([5, 6, 7, 8]), np.arange(4), 0, i)[1] for i in range(4000)])
+    assert chisquare(np.bincount(places, minlength=4), 4000 * np.array([1, 4, 4, 4]) / 13).pvalue > 1e-3
+
+
 def test_another_epoch_hides_other_words():
     ids = ORDINARY[:40]
     drawn = {tuple(PLAIN.draw(ids, np.arange(40), 0, epoch)[1]) for epoch in range(20)}

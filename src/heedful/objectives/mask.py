@@ -4,7 +4,7 @@ Letters: b rows, n hidden words, d the model's width, v the vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from heedful.objectives.corpora import CorpusText, Stretches
 from heedful.objectives.masking import Masking
 from heedful.objectives.protocol import Step
 from heedful.objectives.texts import TextReader, at_least_float32
-from heedful.objectives.words import Ints, Row, Words, WordsTable
+from heedful.objectives.words import JUDGED, Ints, Row, Words, WordsTable
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.streams import uniforms
@@ -39,6 +39,11 @@ class MaskTable(WordsTable):
     share: float = Field(0.15, gt=0, lt=1)
     """Of the tokens of a row, the share that is asked for: 80 % of them become [MASK], 10 % a random token, and 10 %
     stay. Which, is drawn anew in every epoch."""
+    subsample: float | None = Field(None, gt=0, lt=1)
+    """In training, tokens that are more than this share of the corpus, such as 1e-3, are chosen less often than others,
+    by the square root of how much more they are (word2vec's subsampling): less is asked about commas and "the", and
+    more about words that say what a text is about. What is judged is chosen evenly. With `whole_words` a word counts as
+    its first token does."""
     whole_words: bool = False
     """Whether all pieces of a word are hidden together."""
     next_sentence: bool = True
@@ -105,6 +110,10 @@ class Mask(Words):
 
     def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
         super().prepare(checkpoint, facts, store)
+        weight_v = None
+        if self.table.subsample is not None:
+            weight_v = np.exp(np.minimum(0.0, np.log(self.table.subsample) - self.log_frequency_v) / 2)
+        self.training_masking = replace(self.masking, weight_v=weight_v)
         for name, rows in self.rows.items():
             if self.table.next_sentence and len(np.unique(rows.documents_n)) < 2:
                 raise RequestError(
@@ -129,7 +138,8 @@ class Mask(Words):
             segments_t = np.repeat([0, 1], [cut + 2, len(second) + 1])
             places = np.delete(np.arange(1, len(ids_t) - 1), cut)
         places = places[~self.is_special_v[ids_t[places]]]  # an unknown word cannot be asked for
-        hidden_t, places_n = self.masking.draw(ids_t, places, *key, "mask")
+        masking = self.masking if epoch == JUDGED else self.training_masking
+        hidden_t, places_n = masking.draw(ids_t, places, *key, "mask")
         return MaskedRow(hidden_t, places_n, ids_t[places_n], segments_t, foreign)
 
     def _cut(self, name: str, number: int, draw: float) -> int:

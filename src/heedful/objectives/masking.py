@@ -23,6 +23,8 @@ class Masking:
     """The share that becomes a random token; the rest stays, and is asked for all the same."""
     begins_word: npt.NDArray[np.bool_] | None = None
     """If whole words are hidden: of each id, whether a word begins with it."""
+    weight_v: npt.NDArray[np.float64] | None = None
+    """How readily a token is chosen beside others, above 0; None: all alike."""
 
     def draw(self, ids_t: Ints, places_n: Ints, *parts: int | str) -> tuple[Ints, Ints]:
         """The row with the chosen tokens hidden, and their places in order. `places_n`: those of the tokens that may be
@@ -30,6 +32,8 @@ class Masking:
         count = min(len(places_n), max(1, round(self.share * len(places_n))))
         draws = uniforms(3 * len(places_n), *parts)
         order_u, what_u, which_u = draws[0::3], draws[1::3], draws[2::3]
+        if self.weight_v is not None:  # the first of waiting times at these rates (Efraimidis and Spirakis, 2006)
+            order_u = -np.log1p(-order_u) / self.weight_v[ids_t[places_n]]
         if self.begins_word is None:
             chosen = np.sort(np.argsort(order_u, kind="stable")[:count])
         else:

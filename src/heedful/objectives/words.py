@@ -25,6 +25,7 @@ from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.objectives.collate import Wanted, collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, cut_rows
+from heedful.objectives.neighbours import neighbour_table
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.rows import EpochRows, padding_share
 from heedful.objectives.texts import Parts, TextReader, at_least_float32, in_parts
@@ -46,6 +47,10 @@ class WordsTable(ObjectiveTable):
     documents are short; the result is the same."""
     judged_rows: int = Field(1024, ge=1)
     """Rows of each held-out set, drawn once for all runs, that are judged."""
+    neighbours: int = Field(0, ge=0, le=100)
+    """Of a new model: in place of random numbers its table of tokens begins with what stands near what in the training
+    text, where tokens up to so many places apart, such as 8, are near each other; 0: random numbers. It takes minutes,
+    once for all runs of a study, and saves a small model tens of millions of tokens."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,12 @@ class Words(Objective):
     def check(recipe: Recipe) -> None:
         if recipe.training.batch_warmup and recipe.training.batch_tokens is not None:
             raise RequestError("training.batch_warmup goes with training.batch_size, not with training.batch_tokens.")
+        assert isinstance(recipe.objective, WordsTable)
+        if recipe.objective.neighbours and not recipe.model.drawn:
+            raise RequestError(
+                f"objective.neighbours is for the table of a new model, and {recipe.model.title} brings its own; leave "
+                "it out."
+            )
 
     # What one objective says
 
@@ -122,7 +133,8 @@ class Words(Objective):
         return self.text.texts()
 
     def sample(self, rows: int) -> Self:
-        return type(self)(self.recipe, self.seed, self.text.sample())
+        table = self.words_table.model_copy(update={"neighbours": 0})
+        return type(self)(self.recipe.model_copy(update={"objective": table}), self.seed, self.text.sample())
 
     # The model
 
@@ -146,6 +158,30 @@ class Words(Objective):
         self.stretches = sets["train"]
         self.rows = {name: cut_rows(some, table.max_length - self.beside) for name, some in sets.items()}
         self._deal(table.batch_size, table.max_length)
+        if self.words_table.neighbours:
+            self._fill_table(checkpoint, tokenizer, store)
+
+    def _fill_table(self, checkpoint: Checkpoint, tokenizer: Tokenizer, store: SharedStore) -> None:
+        """With what stands near what in the training text."""
+        data, reach, shape = self.recipe.data, self.words_table.neighbours, checkpoint.transformer.shape
+        if shape.vocabulary <= shape.width:
+            raise RequestError(
+                f"objective.neighbours needs more tokens than the model's width of {shape.width}, and the tokenizer "
+                f"has {shape.vocabulary}; leave it out."
+            )
+        facts = {
+            "neighbours": [reach, shape.width, tokenizer.fingerprint, self.text.fingerprints()],
+            "held out": [data.dev, data.dev_share, data.split_seed, data.deduplicate],
+        }
+
+        def make() -> dict[str, Tensor]:
+            return {"table": torch.from_numpy(neighbour_table(self.stretches, shape.vocabulary, reach, shape.width))}
+
+        table_vd = store.tensors(facts, "neighbours", make)["table"]
+        known_v = table_vd.any(1)
+        with torch.no_grad():
+            weight_vd = checkpoint.transformer.body.embeddings.token.weight
+            weight_vd[known_v] = (shape.initializer_range * table_vd[known_v]).to(weight_vd)
 
     def _deal(self, size: int, length: int) -> None:
         """From now on a step has so many rows, of at most so many tokens."""
