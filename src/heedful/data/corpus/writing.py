@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -94,6 +95,7 @@ def write_corpus(
         if (directory / DESCRIPTION).exists():
             if _facts_of(read_object(directory / DESCRIPTION), facts) != facts:
                 raise RequestError(f"{directory}: holds another corpus; choose another directory.")
+            _tidy(directory)
             return
         state = _begin(directory, facts)
         try:
@@ -171,8 +173,7 @@ class _Writer:
         self.state.counts = self.counts  # documents that were left out after the last shard are in it too
         description = {"format": FORMAT, **self.state.facts, **self.state.counts, "shards": self.state.shards}
         write_json(self.directory / DESCRIPTION, description)
-        for path in [self.directory / _PROGRESS, *self.directory.glob("digests-*.npy")]:
-            path.unlink(missing_ok=True)
+        _tidy(self.directory)
 
     def _add(self, document: _Encoded, deduplicate: bool) -> None:
         kept = [(ids, size) for ids, size in zip(document.sentences, document.sizes, strict=True) if len(ids)]
@@ -215,6 +216,15 @@ class _Writer:
         if self.watch is not None:
             self.watch(self.counts)
         self._empty()
+
+
+def _tidy(directory: Path) -> None:
+    """Takes away what a whole corpus has no use for, and what was begun by processes that were killed."""
+    for path in [directory / _PROGRESS, *directory.glob("digests-*.npy"), *directory.glob(".*.part")]:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _save(path: Path, array: npt.NDArray[Any]) -> None:
