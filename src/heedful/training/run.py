@@ -25,7 +25,7 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
-from heedful.storage.runs import FORMAT, finished_run, run_files
+from heedful.storage.runs import FORMAT, finished_run, run_files, trained_to
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json, write_text
 from heedful.training.assembly import Assembly, assemble, read_objective
@@ -332,10 +332,18 @@ def _manifest(
                 "trainable": trainable + parts.tuning.set_aside,
             },
             **({"made_from": dict(parts.made_from)} if parts.made_from else {}),
+            **_pretrained(recipe, seed),
             **parts.catalogued,
         },
         "state": "running",
     }
+
+
+def _pretrained(recipe: Recipe, seed: int) -> dict[str, Any]:
+    """How far the model that a run begins from had come, if a run of ours has left it."""
+    name = recipe.model.name_for(seed)
+    far = {} if name is None or recipe.model.scratch else trained_to(Path(name).expanduser())
+    return {"pretrained": far} if far else {}
 
 
 def _cost(parts: Assembly, progress: Progress, total_seconds: float) -> dict[str, Any]:
