@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from corpus_samples import corpus_recipe
+from heedful.checkpoints.finding import find
+from heedful.errors import RequestError
 from heedful.report.facts.comparison import compare
 from heedful.report.page import charts
 from heedful.report.page.pieces import Figure, Section, Table
@@ -123,6 +125,26 @@ def test_a_search_that_tests_one_setting_is_drawn_by_dev(world: Path) -> None:
     (figure,) = (block for block in section_of(directory).blocks if isinstance(block, Figure))
     assert "on dev after more and more tokens read in pretraining" in figure.caption
     charts.png(figure.chart)
+
+
+def test_marks_by_tokens_are_named_by_their_number(world: Path) -> None:
+    """They are at other steps with each seed."""
+    objective = {"kind": "mask", "next_sentence": False}
+    recipe = corpus_recipe(world / "text.txt", objective, model=SIZES, tokenizer={"size": 200}, keep_marks=True)
+    by_tokens = {"steps": None, "mark_steps": None, "tokens": 700, "mark_tokens": 230}
+    recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=by_tokens)})
+    run_study(plan_recipe(recipe, "tokens", seeds=SEEDS), world / "tokens", quiet=True)
+    places = [world / f"tokens/runs/tokens-seed{seed}" for seed in SEEDS]
+    steps = [sorted(p.name for p in (place / "marks").iterdir()) for place in places]
+    assert steps[0] != steps[1]
+    names = [str(world / f"tokens/runs/tokens-seed{{seed}}/marks/{number}") for number in (1, 3)]
+    rows = drawn(section_of(run(world, "numbers", names)))
+    lines = [[line for line in read_log(place) if "dev" in line] for place in places]
+    assert [row["tokens"] for row in rows] == [fmean(of[i]["tokens"] for of in lines) for i in (0, 2)]
+    for wrong in ("0", "9", "00000009"):
+        with pytest.raises(RequestError, match=rf"marks/{wrong}: there is no such mark; .* has \d \({steps[0][0]}, "):
+            find(places[0] / "marks" / wrong)
+    assert find(places[0] / "marks/2") == places[0] / "marks" / steps[0][1]
 
 
 def test_how_far_a_model_was_trained(world: Path, tmp_path: Path) -> None:

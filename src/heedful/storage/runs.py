@@ -12,6 +12,8 @@ from heedful.storage.reading import mapping, number, read_lines, read_object, re
 
 FORMAT = 2
 """Of the files of runs and studies."""
+MARKS, MARK_DIGITS = "marks", 8
+"""The folder of a run's kept marks, each called by its step in so many digits or more."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def trained_to(model: Path) -> dict[str, int]:
     """Of a model directory that a run has left at a mark or at its end: after which step and, where the run's log says
     so, how many tokens. Empty for any other directory, and where the run is no longer around it."""
     model = model.absolute()
-    at_mark = model.parent.name == "marks" and model.name.isdigit()
+    at_mark = model.parent.name == MARKS and model.name.isdigit()
     place = model.parents[1] if at_mark else model.parent
     if not (at_mark or model.name == "model") or not (place / "manifest.json").is_file():
         return {}

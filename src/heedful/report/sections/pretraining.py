@@ -71,7 +71,7 @@ def _point(c: Comparison, setting: Setting) -> _Point | None:
 
 def _how_far(model: dict[str, Any]) -> dict[str, Any]:
     """As the run has noted it, else by the name of the mark, which is its step."""
-    mark = re.search(r"[/\\]marks[/\\](\d+)$", plain(model.get("source")))
+    mark = re.search(r"[/\\]marks[/\\](\d{8,})$", plain(model.get("source")))
     return mapping(model, "pretrained") or ({"step": int(mark[1])} if mark else {})
 
 
