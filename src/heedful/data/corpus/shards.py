@@ -115,9 +115,8 @@ def fingerprint_of(directory: Path) -> str:
 
 
 def verify(directory: Path) -> None:
-    """Refuses a prepared corpus whose arrays are not those that its description was written for. It reads all of them,
-    at some hundred megabytes a second or more. Of a corpus that was made before there were digests, lengths alone are
-    known."""
+    """Refuses a prepared corpus whose arrays are not those that its description was written for. It reads all of them.
+    Of a corpus that was made before there were digests, lengths alone are known."""
     for number, shard in enumerate(Corpus(directory).facts["shards"]):
         for name, digest in _digests(shard).items():
             path = directory / f"{name}-{number:05}.npy"
