@@ -1,4 +1,4 @@
-"""A hub on this machine: the part of the Hugging Face hub's protocol that fetching a model needs, from folders."""
+"""A hub on this machine: as much of the Hugging Face hub's protocol as fetching models and data needs, from folders."""
 
 import hashlib
 import json
@@ -27,6 +27,7 @@ class Repository:
 @dataclass
 class Hub:
     repositories: dict[str, Repository] = field(default_factory=dict)
+    """By owner/name; those of data by datasets/owner/name."""
     log: list[tuple[str, str]] = field(default_factory=list)
     """(method, path) of every request."""
     url: str = ""
@@ -69,10 +70,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(500, "Broken", "broken")
         elif parts[:2] == ["api", "models"]:
             self._describe("/".join(parts[2:4]), parts[4:])
-        elif parts[0] == "large":
-            self._send_file("/".join(parts[1:3]), parts[3], "/".join(parts[4:]), redirect=False)
-        elif len(parts) > 4 and parts[2] == "resolve":
-            self._send_file("/".join(parts[:2]), parts[3], "/".join(parts[4:]), redirect=True)
+        elif "resolve" in parts[:-2]:
+            at, large = parts.index("resolve"), parts[0] == "large"
+            self._send_file("/".join(parts[large:at]), parts[at + 1], "/".join(parts[at + 2 :]), redirect=not large)
         else:
             self._refuse(404, "RepoNotFound", "no such page")
 
@@ -121,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("X-Linked-Size", str(len(content)))
         self.send_header("X-Linked-ETag", f'"{_digest(path)}"')
         if moved:
-            self.send_header("Location", f"/large/{repo}/{revision}/{name}")
+            self.send_header("Location", f"/large/{repo}/resolve/{revision}/{name}")
             content = b""
         self._finish(content)
 

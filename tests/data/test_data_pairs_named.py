@@ -118,7 +118,7 @@ def test_from_the_hub(hub: Hub, tmp_path: Path) -> None:
         content = gzip.compress((tmp_path / "lines" / f"z.{side}").read_bytes())
         hub.path("someone/set", f"z.{side}.gz").write_bytes(content)
     assert load_pairs(train="hub:someone/set/z", source="en", target="de").fingerprints == own.fingerprints
-    with pytest.raises(RequestError, match=r"the hub no longer has absent\.en of someone/set"):
+    with pytest.raises(RequestError, match=r"the hub shows no file absent\.en in the data set someone/set"):
         load_pairs(train="hub:someone/set/absent", source="en", target="de")
 
 

@@ -5,6 +5,8 @@ import gzip
 import itertools
 import json
 import os
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_samples import documents, write_text
+from corpus_samples import corpus_recipe, documents, write_text
 from heedful.data import disk
 from heedful.data.corpus import documents as reading
 from heedful.data.corpus import writing
 from heedful.data.corpus.documents import Source, find_separator, read_documents
 from heedful.data.corpus.finding import find_sources
 from heedful.data.corpus.sentences import split_sentences
-from heedful.data.corpus.shards import Corpus
+from heedful.data.corpus.shards import ARRAYS, Corpus, fingerprint_of, verify
 from heedful.data.corpus.writing import describe_sources, write_corpus
 from heedful.errors import RequestError, WorkError
 from heedful.objectives.sharding import shard_corpus
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_bpe
+from heedful.training.run import execute
+from killing import step_on_disk
+from training_samples import Child
 
 
 def texts_of(path: Path, **options: Any) -> list[str]:
@@ -268,7 +273,7 @@ def test_a_tokenizer_that_could_not_be_written_leaves_nothing_in_the_way(tmp_pat
         patch.setattr(Tokenizer, "save", full)
         with pytest.raises(WorkError, match=r"its tokenizer could not be written \(No space left on device\)"):
             shard_corpus(*asked)
-    assert list((tmp_path / "out").iterdir()) == []
+    assert [p.name for p in (tmp_path / "out").iterdir()] == [".lock"]
     assert shard_corpus(*asked)["documents"] == 50
 
 
@@ -283,3 +288,97 @@ def test_any_text_comes_back(text, tmp_path_factory):
     if clean.strip() and path.stat().st_size:
         corpus = shard(folder / "out", [Source(path, "any.txt", "file")], bpe)
         assert bpe.decode(corpus.ids(*corpus.document(0)), skip_special=False) == clean.removesuffix("\n")
+
+
+def test_a_line_that_is_too_long_is_said_in_words_of_corpora(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "LONGEST", 2**20)
+    long = "word " * 2**18
+    (tmp_path / "a.txt").write_text(f"First.\n{long}\n")
+    (tmp_path / "utf16.txt").write_text(f"First.\n{long}\n", encoding="utf-16")
+    (tmp_path / "a.jsonl").write_text('{"text": "First."}\n' + json.dumps({"text": long}) + "\n")
+    for name, remedy in (("a.txt", "fold -s a.txt"), ("utf16.txt", "fold -s utf16.txt"), ("a.jsonl", "among several")):
+        with pytest.raises(RequestError) as refused:
+            texts_of(tmp_path / name)
+        said = str(refused.value)
+        assert said.startswith(f"{tmp_path / name}, line 2, is longer than 1 MB, and a corpus is read line by line; ")
+        assert remedy in said
+        assert "rows" not in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_no_room_for_the_text_of_a_vocabulary_names_the_folder(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("Some text to be read.\n" * 50)
+    (tmp_path / "small").mkdir()
+    asked = ([str(tmp_path / "a.txt")], tmp_path / "out", None, None, 60, "auto", None, False, None)
+    opened = Path.open
+
+    def full(path, *options, **more):
+        return opened(Path("/dev/full") if path.name == "texts.txt" else path, *options, **more)
+
+    for folder, reason in (("small", "No space left on device"), ("gone", "No such file or directory")):
+        with monkeypatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", str(tmp_path / folder))
+            patch.setattr(Path, "open", full)
+            with pytest.raises(WorkError) as failed:
+                shard_corpus(*asked)
+        assert str(failed.value) == (
+            f"{tmp_path / folder}: the text that the vocabulary is made from could not be kept there meanwhile "
+            f"({reason}); make room, or name a folder that has some with TMPDIR."
+        )
+        assert list(tmp_path.glob("small/*")) == []
+    assert shard_corpus(*asked)["documents"] == 50
+
+
+def test_nowhere_to_put_the_text_of_a_vocabulary_names_the_folders(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("Some text to be read.\n" * 50)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
+    with pytest.raises(
+        WorkError, match=rf"the text that the vocabulary .* found in \['{tmp_path}/gone'\]\); make room"
+    ):
+        shard_corpus([str(tmp_path / "a.txt")], tmp_path / "out", None, None, 60, "auto", None, False, None)
+
+
+def test_every_change_of_a_shard_is_noticed(tmp_path, bpe):
+    sources = [Source(write_text(tmp_path / "a.txt"), "a.txt")]
+    directory = shard(tmp_path / "out", sources, bpe, shard_tokens=200).directory
+    verify(directory)
+    for name in ARRAYS:
+        path = directory / f"{name}-00001.npy"
+        content = path.read_bytes()
+        for place in (20, len(content) - 1):  # in the header, and in the data
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(RequestError, match=rf"{path.name}: has changed since|damaged"):
+                verify(directory)
+        path.write_bytes(content)
+    verify(directory)
+
+
+def test_a_corpus_that_was_made_before_there_were_digests_is_read_as_before(tmp_path, bpe):
+    sources = [Source(write_text(tmp_path / "a.txt"), "a.txt")]
+    directory = shard(tmp_path / "out", sources, bpe, shard_tokens=200).directory
+    now = fingerprint_of(directory)
+    facts = json.loads((directory / "corpus.json").read_text())
+    for one in facts["shards"]:
+        del one["sha256"]
+    (directory / "corpus.json").write_text(json.dumps(facts))
+    verify(directory)
+    assert fingerprint_of(directory) == json.dumps(facts, sort_keys=True) != now
+
+
+def test_a_run_does_not_go_on_with_another_byte_in_a_shard(tmp_path):
+    out = tmp_path / "corpus"
+    shard_corpus([str(write_text(tmp_path / "a.txt"))], out, None, None, 300, "auto", None, False, None)
+    tokenizer = {"name": str(out), "kind": None, "size": None}
+    recipe = corpus_recipe(out, {"kind": "mask"}, tokenizer=tokenizer, steps=400, mark_steps=400)
+    child = Child(recipe, 7, tmp_path / "run")
+    while child.process.is_alive() and step_on_disk(tmp_path / "run") < 2:
+        time.sleep(0.005)
+    assert child.kill()
+    content = (out / "tokens-00000.npy").read_bytes()
+    (out / "tokens-00000.npy").write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+    with pytest.raises(RequestError, match=r"tokens-00000\.npy: has changed since the corpus was made"):
+        execute(recipe, 7, tmp_path / "run", quiet=True)
+    (out / "tokens-00000.npy").write_bytes(content)
+    short = corpus_recipe(out, {"kind": "mask"}, tokenizer=tokenizer, steps=2)
+    assert execute(short, 7, tmp_path / "short", quiet=True)["state"] == "done"

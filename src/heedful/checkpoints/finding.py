@@ -6,10 +6,12 @@ from pathlib import Path
 from heedful.checkpoints import catalog, hub
 from heedful.checkpoints.adapters import FOLDER, files_fingerprint
 from heedful.errors import RequestError
+from heedful.storage.runs import MARK_DIGITS, MARKS
 
 
 def find(source: str | Path, revision: str | None = None) -> Path:
-    """The directory that `source` means, fetched if it has to be: a directory, a named model, or a hub id."""
+    """The directory that `source` means, fetched if it has to be: a directory, marks/N for the Nth mark of a run, a
+    named model, or a hub id."""
     name = str(source)
     path = Path(source)
     if name.startswith("~"):
@@ -25,6 +27,8 @@ def find(source: str | Path, revision: str | None = None) -> Path:
                     f"{path}: is a {kind}, whose model is in {path / folder} when it is done; name that."
                 )
         return path
+    if path.parent.name == MARKS and path.parent.is_dir() and path.name.isdigit():
+        return _mark(path)
     if path.exists():
         raise RequestError(f"{path}: is a file; name the directory that holds config.json and the weights.")
     if name in catalog.CATALOG:
@@ -34,6 +38,18 @@ def find(source: str | Path, revision: str | None = None) -> Path:
     if isinstance(source, Path) or not hub.is_hub_id(name):
         raise RequestError(f"{source}: there is no such directory, and a hub id looks like owner/name.")
     return hub.fetch(name, revision)
+
+
+def _mark(path: Path) -> Path:
+    """Marks by tokens are at other steps with each seed, so that their number alone names them for all."""
+    there = sorted(p for p in path.parent.iterdir() if p.name.isdigit())
+    number = int(path.name)
+    if len(path.name) >= MARK_DIGITS or not 1 <= number <= len(there):
+        names = ", ".join(p.name for p in there[:6]) + (", …" if len(there) > 6 else "")
+        raise RequestError(
+            f"{path}: there is no such mark; {path.parent} has {len(there)} ({names}): name one, or 1 for the first."
+        )
+    return there[number - 1]
 
 
 def fingerprint(directory: Path) -> str:

@@ -16,6 +16,17 @@ LONGEST = 64 * 2**20
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
+class LongLineError(RequestError):
+    """In the words of a table; `number` is the line's."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.number = number
+        super().__init__(
+            f"{path}, line {number}, is longer than {LONGEST // 2**20} MB; this is not a file of rows, or its line "
+            "ends are lost: save it again."
+        )
+
+
 def require_file(path: Path) -> None:
     """Stop at what cannot be a data file, before anything is read."""
     try:
@@ -105,7 +116,7 @@ def _utf16_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
     try:
         while line := text.readline(LONGEST + 1):
             if len(line) > LONGEST:
-                raise _too_long(path, number + 1)
+                raise LongLineError(path, number + 1)
             # As in UTF-8; a StringIO, unlike splitlines, splits at no other character.
             for part in io.StringIO(line, newline="") if number == 0 and not line.endswith("\n") else [line]:
                 number += 1
@@ -124,15 +135,8 @@ def _readline(path: Path, stream: IO[bytes], number: int) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from None
     if len(line) > LONGEST:
-        raise _too_long(path, number)
+        raise LongLineError(path, number)
     return line
-
-
-def _too_long(path: Path, number: int) -> RequestError:
-    return RequestError(
-        f"{path}, line {number}, is longer than {LONGEST // 2**20} MB; this is not a file of rows, or its line ends "
-        "are lost: save it again."
-    )
 
 
 def _not_utf8(path: Path, number: int, line: bytes, error: UnicodeDecodeError) -> RequestError:

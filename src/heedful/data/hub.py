@@ -58,10 +58,7 @@ def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str
             ]
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
         if not isinstance(error, errors.LocalEntryNotFoundError):
-            raise RequestError(
-                f"{wanted_by}: the hub no longer has {absent[0]} of {repository} as heedful knows it; put the set into "
-                "HEEDFUL_DATA, or give files."
-            ) from None
+            raise _missing(wanted_by, repository, absent[0]) from None
         reason = "HF_HUB_OFFLINE is set" if _offline() else "no connection"
         raise _unreachable(wanted_by, looked, repository, reason) from None
     except Exception as error:
@@ -82,10 +79,27 @@ def cached_file(repository: str, name: str, revision: str) -> Path | None:
     return Path(path) if isinstance(path, str) else None
 
 
+def _missing(wanted_by: str, repository: str, file: str) -> RequestError:
+    if wanted_by.startswith(HUB):
+        return RequestError(
+            f"{wanted_by}: the hub shows no file {file} in the data set {repository}; check the spelling, or set "
+            "HF_TOKEN if it is private."
+        )
+    return RequestError(
+        f"{wanted_by}: the hub no longer has {file} of {repository} as heedful knows it; put the set into "
+        "HEEDFUL_DATA, or give files."
+    )
+
+
 def _unreachable(wanted_by: str, looked: str, repository: str, reason: str) -> WorkError:
+    other = (
+        "name a file that is here"
+        if wanted_by.startswith(HUB)
+        else f"set HEEDFUL_DATA to a folder that has {wanted_by}/"
+    )
     return WorkError(
         f"{wanted_by}: not here{looked}, not in the hub's cache, and {repository} on the hub cannot be reached "
-        f"({reason}); check the network, or set HEEDFUL_DATA to a folder that has {wanted_by}/."
+        f"({reason}); check the network, or {other}."
     )
 
 

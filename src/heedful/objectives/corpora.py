@@ -8,6 +8,7 @@ import bisect
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from heedful.data.corpus.documents import Source, all_documents, refuse_no_text
 from heedful.data.corpus.finding import find_sources
-from heedful.data.corpus.shards import DESCRIPTION, Corpus, fingerprint_of
+from heedful.data.corpus.shards import DESCRIPTION, Corpus, fingerprint_of, verify
 from heedful.data.corpus.writing import describe_sources, write_corpus
 from heedful.errors import RequestError
 from heedful.recipes.schema import DataTable
@@ -69,6 +70,8 @@ class CorpusText:
         self.described: dict[str, list[dict[str, Any]]] = store.json(
             keys, "data", lambda: {name: describe_sources(some) for name, some in self.sources.items()}
         )
+        for place in filter(None, self.prepared.values()):
+            store.json({"verified": str(place.absolute())}, "data", partial(verify, place))
 
     @property
     def name(self) -> str:

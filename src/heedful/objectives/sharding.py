@@ -15,6 +15,7 @@ from heedful.data.corpus.shards import Corpus
 from heedful.data.corpus.writing import Watch, describe_sources, refuse_strangers, write_corpus
 from heedful.errors import RequestError, WorkError
 from heedful.storage.directories import make_directory
+from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
@@ -59,7 +60,8 @@ def shard_corpus(
         refuse_no_text(sources)
         chosen = train_on_texts(all_documents(sources), kind, vocabulary, family)
     if there is None:
-        _save_whole(chosen, out)
+        with alone(out):
+            _save_whole(chosen, out)
     write_corpus(
         out, sources, described, chosen.plain, chosen.size, chosen.fingerprint, deduplicate=deduplicate, watch=watch
     )
@@ -68,7 +70,7 @@ def shard_corpus(
 
 def _save_whole(tokenizer: Tokenizer, directory: Path) -> None:
     """With the file that says that there is one, `tokenizer.json`, as the last; one that was begun is begun anew."""
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".tokenizer-") as scratch:
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".tokenizer-", suffix=".part") as scratch:
         try:
             tokenizer.save(Path(scratch))
         except OSError as error:

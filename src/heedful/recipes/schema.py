@@ -21,7 +21,8 @@ class Table(BaseModel):
 class ModelTable(Table):
     name: str | None = None
     """A directory, a hub id, or a name that `heedful models` lists. Either this or `shape`. {seed} stands for the run's
-    seed, as in "runs/pretrain/runs/pretrain-seed{seed}/model": each run then begins from another pretraining."""
+    seed, as in "runs/pretrain/runs/pretrain-seed{seed}/model": each run then begins from another pretraining. marks/2
+    in the place of marks/STEP of a run is its second mark (`training.keep_marks`)."""
     scratch: bool = False
     """With `name`: whether only its sizes and its tokenizer are taken, with random weights drawn from the run's seed:
     what its training is worth, study.model.scratch = [false, true] shows."""

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError
-from heedful.storage.reading import mapping, read_lines, read_object, records
+from heedful.storage.reading import mapping, number, read_lines, read_object, records
 
 FORMAT = 2
 """Of the files of runs and studies."""
+MARKS, MARK_DIGITS = "marks", 8
+"""The folder of a run's kept marks, each called by its step in so many digits or more."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,28 @@ def finished_run(directory: Path) -> Run | None:
     except RequestError:
         return None
     return run if run.manifest.get("state") == "done" and run.metrics and _is_whole(run) else None
+
+
+def trained_to(model: Path) -> dict[str, int]:
+    """Of a model directory that a run has left at a mark or at its end: after which step and, where the run's log says
+    so, how many tokens. Empty for any other directory, and where the run is no longer around it."""
+    model = model.absolute()
+    at_mark = model.parent.name == MARKS and model.name.isdigit()
+    place = model.parents[1] if at_mark else model.parent
+    if not (at_mark or model.name == "model") or not (place / "manifest.json").is_file():
+        return {}
+    try:
+        run = read_run(place)
+    except RequestError:
+        return {}
+    tokens = {step: number(line, "tokens") for line in run.log if "dev" in line and (step := number(line, "step"))}
+    kept = mapping(mapping(run.manifest, "recipe"), "training").get("keep")
+    best = number(mapping(run.metrics, "best"), "step") if kept == "best" else None
+    step = float(model.name) if at_mark else best or max(tokens, default=None)
+    if step is None:
+        return {}
+    seen = tokens.get(step)
+    return {"step": int(step), **({} if seen is None else {"tokens": int(seen)})}
 
 
 def run_files(directory: Path) -> dict[str, int]:

@@ -2,17 +2,18 @@
 
 import gzip
 import json
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import tokenizers
 from tokenizers import AddedToken, models, pre_tokenizers, trainers
 
-from heedful.errors import RequestError
+from heedful.errors import RequestError, WorkError
 from heedful.text import bytelevel
 from heedful.text import wordpiece as pieces
 from heedful.text.tokenizer import Tokenizer
@@ -118,14 +119,37 @@ def train_bpe(
 
 
 def train_on_texts(texts: Iterable[str], kind: str, size: int, family: str, prefix_space: bool = False) -> Tokenizer:
-    """A vocabulary ("wordpiece" or "bpe") from texts that are read once, one after another."""
-    with TemporaryDirectory(prefix="heedful-") as scratch:
-        corpus = Path(scratch) / "texts.txt"
-        with corpus.open("w", encoding="utf-8") as file:
-            file.writelines(f"{' '.join(text.split())}\n" for text in texts)
+    """A vocabulary ("wordpiece" or "bpe") from texts that are read once, one after another, and kept for as long as it
+    takes in a folder for temporary files."""
+    with _scratch() as folder:
+        corpus = folder / "texts.txt"
+        try:
+            with corpus.open("w", encoding="utf-8") as file:
+                file.writelines(f"{' '.join(text.split())}\n" for text in texts)
+        except OSError as error:
+            raise _no_room(folder.parent, error) from None
         if kind == "wordpiece":
             return train_wordpiece([corpus], size, family=family)
         return train_bpe([corpus], size, family=family, prefix_space=prefix_space)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="heedful-")
+    except OSError as error:
+        raise _no_room(tempfile.tempdir, error) from None
+    with made as folder:
+        yield Path(folder)
+
+
+def _no_room(folder: object, error: OSError) -> WorkError:
+    """`folder`: None where no folder could be found at all, and the error names those that were tried."""
+    where = "" if folder is None else f"{folder}: "
+    return WorkError(
+        f"{where}the text that the vocabulary is made from could not be kept there meanwhile ({error.strerror}); make "
+        "room, or name a folder that has some with TMPDIR."
+    )
 
 
 def _stays_inside(core: tokenizers.Tokenizer, character: str) -> bool:

@@ -167,7 +167,7 @@ class Fit:
         self.tuning.train(False)
         judged = self.group.from_first(self.judge)
         self.tuning.train(True)
-        self._log({**place, "dev": judged["metrics"]})
+        self._log({**place, "tokens": progress.tokens, "dev": judged["metrics"]})
         score = judged["score"] if math.isfinite(judged["score"]) else None  # an undefined one is worse than any
         before = progress.best
         if before is None or (score is not None and (before["score"] is None or score > before["score"])):

@@ -18,6 +18,7 @@ from typing import Any, cast
 import torch
 
 from heedful.checkpoints.adapters import FOLDER as ADAPTERS
+from heedful.checkpoints.finding import find
 from heedful.errors import RequestError
 from heedful.models.inventory import take_inventory
 from heedful.recipes.reading import same_recipe
@@ -25,7 +26,7 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
-from heedful.storage.runs import FORMAT, finished_run, run_files
+from heedful.storage.runs import FORMAT, MARK_DIGITS, MARKS, finished_run, run_files, trained_to
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json, write_text
 from heedful.training.assembly import Assembly, assemble, read_objective
@@ -162,7 +163,7 @@ def _begin_again(directory: Path) -> dict[str, Any]:
     stays until the new one is there, so that the directory is known as a run's."""
     for name in ("metrics.json", "log.jsonl"):
         (directory / name).unlink(missing_ok=True)
-    for name in ("checkpoints", "predictions", "values", "marks"):
+    for name in ("checkpoints", "predictions", "values", MARKS):
         shutil.rmtree(directory / name, ignore_errors=True)
     return {}
 
@@ -173,7 +174,7 @@ def _tidy(directory: Path) -> None:
         directory / "checkpoints",
         directory / ".shared",
         *directory.glob(".*.new"),
-        *directory.glob("marks/.*.new"),
+        *directory.glob(f"{MARKS}/.*.new"),
     ]:
         shutil.rmtree(path, ignore_errors=True)
     for path in directory.glob("**/.*.part"):
@@ -202,7 +203,7 @@ def _fit(
         watch=narrator.watch,
         should_stop=should_stop,
         thresholds={int(mark): score for mark, score in thresholds.items()},
-        keep_mark=partial(_keep_mark, directory / "marks", parts, store) if recipe.training.keep_marks else None,
+        keep_mark=partial(_keep_mark, directory / MARKS, parts, store) if recipe.training.keep_marks else None,
         clock=started,
         group=group,
     )
@@ -219,7 +220,7 @@ def _keep_mark(folder: Path, parts: Assembly, store: SharedStore, progress: Prog
     mark = parts.checkpoint.copied()
     parts.tuning.finish(progress.decay, cast(Any, mark.module))
     parts.objective.finish(mark)
-    mark.write(folder / f"{progress.step:08}", None if parts.tuning.MOVES_BODY else store)
+    mark.write(folder / f"{progress.step:0{MARK_DIGITS}}", None if parts.tuning.MOVES_BODY else store)
 
 
 def _solve(
@@ -332,10 +333,21 @@ def _manifest(
                 "trainable": trainable + parts.tuning.set_aside,
             },
             **({"made_from": dict(parts.made_from)} if parts.made_from else {}),
+            **_pretrained(recipe, seed),
             **parts.catalogued,
         },
         "state": "running",
     }
+
+
+def _pretrained(recipe: Recipe, seed: int) -> dict[str, Any]:
+    """How far the model that a run begins from had come, if a run of ours has left it."""
+    name = recipe.model.name_for(seed)
+    if name is None or recipe.model.scratch:
+        return {}
+    place = Path(name).expanduser()
+    far = trained_to(find(place) if place.parent.name == MARKS else place)
+    return {"pretrained": far} if far else {}
 
 
 def _cost(parts: Assembly, progress: Progress, total_seconds: float) -> dict[str, Any]:

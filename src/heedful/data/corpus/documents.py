@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from heedful.data.disk import read_lines
+from heedful.data import disk
 from heedful.data.files import missing_column
 from heedful.data.jsonl import read_jsonl
 from heedful.data.tables import open_parquet
@@ -17,6 +17,7 @@ MARKERS = ("<|endofdocument|>", "<|endoftext|>")
 LONGEST = 8 * 2**20
 """Characters in one document; what is longer is cut into several, so that none fills the memory."""
 _LOOKED_AT = 4 * 2**20  # characters, to see what separates documents
+_Read = TypeVar("_Read")
 _TABLES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
@@ -62,7 +63,7 @@ def find_separator(source: Source) -> str:
     if source.separator != "auto":
         return source.separator
     seen, texts, empty = 0, 0, 0
-    for _, line in read_lines(source.path):
+    for line in _lines(source.path):
         stripped = line.strip()
         if stripped in MARKERS:
             return stripped
@@ -72,11 +73,27 @@ def find_separator(source: Source) -> str:
     return "blank-line" if empty and texts > empty else "line"
 
 
+def _lines(path: Path) -> Iterator[str]:
+    read = _in_words_of_corpora(path, disk.read_lines(path), f"break it, as fold -s {path.name} does")
+    return (line for _, line in read)
+
+
+def _in_words_of_corpora(path: Path, read: Iterator[_Read], remedy: str) -> Iterator[_Read]:
+    """The same, but a line that is too long is not called a broken table."""
+    try:
+        yield from read
+    except disk.LongLineError as error:
+        raise RequestError(
+            f"{path}, line {error.number}, is longer than {disk.LONGEST // 2**20} MB, and a corpus is read line by "
+            f"line; {remedy}."
+        ) from None
+
+
 def _between(source: Source, separator: str) -> Iterator[str]:
     """Lines up to the next separator, each document as its lines with \\n between them."""
     lines: list[str] = []
     size, seen = 0, separator in ("line", "blank-line", "file")
-    for _, raw in read_lines(source.path):
+    for raw in _lines(source.path):
         line = raw.rstrip("\r\n")
         ends = (not line.strip() if separator == "blank-line" else line.strip() == separator) and separator != "file"
         seen |= ends
@@ -104,7 +121,7 @@ def _rows(source: Source) -> Iterator[str]:
         yield from (_text(row[column], path, f"row {number}") for number, row in enumerate(rows, 1))
         return
     column = ""
-    for number, row in read_jsonl(path):
+    for number, row in _in_words_of_corpora(path, read_jsonl(path), "divide its text among several"):
         if isinstance(row, str):
             raise RequestError(f"{path}, line {number}, {row}; correct it or take it out.")
         column = column or _column(source, list(row))

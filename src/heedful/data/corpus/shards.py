@@ -1,6 +1,7 @@
 """A corpus on disk: token ids in shards that are mapped into memory, with the places of sentences and documents.
 
-A corpus directory holds `corpus.json`, what it was made of and how much there is, and of each shard four arrays:
+A corpus directory holds `corpus.json`, what it was made of, how much there is and the digest of each file, and of each
+shard four arrays:
 
     tokens-00000.npy      the ids, sentence after sentence (16 bits each where that is enough)
     sentences-00000.npy   where each sentence begins among the tokens; one more entry: the end
@@ -11,6 +12,7 @@ No document is in two shards.
 """
 
 import bisect
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import RequestError
-from heedful.storage.reading import read_object
+from heedful.storage.reading import mapping, read_object
 
 FORMAT = 1
 DESCRIPTION = "corpus.json"
@@ -104,5 +106,35 @@ class Corpus:
 
 
 def fingerprint_of(directory: Path) -> str:
-    """What a prepared corpus was made of, as its description says."""
-    return json.dumps(Corpus(directory).facts, sort_keys=True)
+    """What a prepared corpus was made of and became, as its description says."""
+    facts = Corpus(directory).facts
+    shards = [{key: value for key, value in shard.items() if key != "sha256"} for shard in facts["shards"]]
+    digests = [digest for shard in facts["shards"] for digest in _digests(shard).values()]
+    became = {"sha256": hashlib.sha256(" ".join(digests).encode()).hexdigest()} if digests else {}
+    return json.dumps({**facts, "shards": shards, **became}, sort_keys=True)
+
+
+def verify(directory: Path) -> None:
+    """Refuses a prepared corpus whose arrays are not those that its description was written for. It reads all of them.
+    Of a corpus that was made before there were digests, lengths alone are known."""
+    for number, shard in enumerate(Corpus(directory).facts["shards"]):
+        for name, digest in _digests(shard).items():
+            path = directory / f"{name}-{number:05}.npy"
+            if sha256_of(path) != digest:
+                raise RequestError(
+                    f"{path}: has changed since the corpus was made ({DESCRIPTION} has another SHA-256 of it); restore "
+                    "it, or make the corpus again."
+                )
+
+
+def _digests(shard: Mapping[str, Any]) -> dict[str, str]:
+    known = mapping(shard, "sha256")
+    return {name: str(known[name]) for name in ARRAYS if name in known}
+
+
+def sha256_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RequestError(f"{path} cannot be read ({error.strerror}); check the path and its rights.") from None

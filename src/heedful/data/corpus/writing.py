@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from heedful.data.corpus.documents import Source, find_separator, read_documents
 from heedful.data.corpus.sentences import split_sentences
-from heedful.data.corpus.shards import DESCRIPTION, FORMAT
+from heedful.data.corpus.shards import ARRAYS, DESCRIPTION, FORMAT, sha256_of
 from heedful.errors import RequestError, WorkError
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
@@ -51,7 +52,7 @@ class _State:
     """Which source is read."""
     read: int = 0
     """How many of its documents are in the shards, or were left out."""
-    shards: list[dict[str, int]] = field(default_factory=list)
+    shards: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
 
 
@@ -60,20 +61,12 @@ def describe_sources(sources: Sequence[Source]) -> list[dict[str, Any]]:
     return [
         {
             "name": source.called,
-            "sha256": _sha256(source.path),
+            "sha256": sha256_of(source.path),
             "separator": "row" if source.table else find_separator(source),
             **({"text": source.text} if source.text else {}),
         }
         for source in sources
     ]
-
-
-def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise RequestError(f"{path} cannot be read ({error.strerror}); check the path and its rights.") from None
 
 
 def write_corpus(
@@ -94,6 +87,7 @@ def write_corpus(
         if (directory / DESCRIPTION).exists():
             if _facts_of(read_object(directory / DESCRIPTION), facts) != facts:
                 raise RequestError(f"{directory}: holds another corpus; choose another directory.")
+            _tidy(directory)
             return
         state = _begin(directory, facts)
         try:
@@ -171,8 +165,7 @@ class _Writer:
         self.state.counts = self.counts  # documents that were left out after the last shard are in it too
         description = {"format": FORMAT, **self.state.facts, **self.state.counts, "shards": self.state.shards}
         write_json(self.directory / DESCRIPTION, description)
-        for path in [self.directory / _PROGRESS, *self.directory.glob("digests-*.npy")]:
-            path.unlink(missing_ok=True)
+        _tidy(self.directory)
 
     def _add(self, document: _Encoded, deduplicate: bool) -> None:
         kept = [(ids, size) for ids, size in zip(document.sentences, document.sizes, strict=True) if len(ids)]
@@ -209,12 +202,22 @@ class _Writer:
         for name, array in arrays.items():
             _save(self.directory / f"{name}-{number:05}.npy", array)
         size = {"documents": len(self.documents) - 1, "sentences": len(self.lengths), "tokens": self.held}
-        self.state.shards.append(size)
+        digests = {name: sha256_of(self.directory / f"{name}-{number:05}.npy") for name in ARRAYS}
+        self.state.shards.append({**size, "sha256": digests})
         self.state.source, self.state.read, self.state.counts = source, read, self.counts
         write_json(self.directory / _PROGRESS, vars(self.state))
         if self.watch is not None:
             self.watch(self.counts)
         self._empty()
+
+
+def _tidy(directory: Path) -> None:
+    """Takes away what a whole corpus has no use for, and what was begun by processes that were killed."""
+    for path in [directory / _PROGRESS, *directory.glob("digests-*.npy"), *directory.glob(".*.part")]:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _save(path: Path, array: npt.NDArray[Any]) -> None:

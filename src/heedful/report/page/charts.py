@@ -61,13 +61,20 @@ def score_curve(rows: Rows, title: str, best: float | None, baseline: tuple[str,
     return alt.layer(*layers)
 
 
-def bands(rows: Rows, unit: str, title: str, settings: Sequence[str], baseline: tuple[str, float] | None) -> Chart:
-    """Rows of setting, the `unit` of training ("epoch" or "step"), score (the mean over seeds), low, high (± one
-    deviation)."""
-    base = alt.Chart(inline(rows), height=280).encode(x=_number(unit, unit), color=_by_setting(settings))
+def bands(
+    rows: Rows, unit: str, title: str, settings: Sequence[str], baseline: tuple[str, float] | None, across: str = ""
+) -> Chart:
+    """Rows of setting, the `unit` of training ("epoch", "step" or "tokens"), score (the mean over seeds), low, high (±
+    one deviation), seeds. `across` is the title of the axis of that unit, if it is not the unit's name."""
+    base = alt.Chart(inline(rows), height=280).encode(x=_number(unit, across or unit), color=_by_setting(settings))
+    ends = {row[key] for row in rows for key in ("low", "high")} | ({baseline[1]} if baseline else set())
+    at = _number("score", title)
+    if len(ends) == 1:  # an axis without any length has a zero on it, whatever the value
+        (only,) = ends
+        at.scale = alt.Scale(domain=[only - (abs(only) or 1) / 10, only + (abs(only) or 1) / 10])
     area = base.mark_area(opacity=0.16).encode(y=_number("low", title), y2="high:Q")
     line = base.mark_line(strokeWidth=1.7, point=alt.OverlayMarkDef(size=26)).encode(
-        y=_number("score", title), tooltip=_tips("setting", unit, "score", "low", "high", "seeds")
+        y=at, tooltip=_tips("setting", unit, "score", "low", "high", "seeds")
     )
     return alt.layer(area, line, *(_baseline(*baseline) if baseline else ()))
 
@@ -320,8 +327,9 @@ def _picked(chart: alt.Chart, choice: Sequence[str]) -> alt.Chart:
 
 
 def _number(name: str, title: str) -> Any:
-    channel = alt.X if name in ("step", "epoch") else alt.Y
-    return channel(f"{name}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
+    channel = alt.X if name in ("step", "epoch", "tokens") else alt.Y
+    axis = alt.Axis(tickCount=6, format="~s") if name == "tokens" else alt.Axis(tickCount=6)
+    return channel(f"{name}:Q", title=title, scale=alt.Scale(zero=False), axis=axis)
 
 
 def _by_setting(settings: Sequence[str]) -> alt.Color:

@@ -26,6 +26,7 @@ from heedful.report.sections.checked import checked
 from heedful.report.sections.cost import against_cost, baseline_line
 from heedful.report.sections.details import calibration, classes, confusions
 from heedful.report.sections.more_labels import more_labels
+from heedful.report.sections.pretraining import longer_pretraining
 from heedful.report.sections.record import repeat, runs, search, tried
 from heedful.report.sections.shared import about_data
 from heedful.report.sections.statistics import abstention, doubtful, stability, tests
@@ -52,6 +53,7 @@ def study_report(study: Study) -> Report:
         forgetting(c),
         search(c),
         more_labels(c),
+        longer_pretraining(c),
         against_cost(c),
         classes(c),
         confusions(c),

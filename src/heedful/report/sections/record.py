@@ -57,7 +57,7 @@ def search(c: Comparison) -> Section | None:
         first = tuple(made[i] for i in _by_dev(rows)[:MOST_ROWS])
         blocks = [Table(f"The best {MOST_ROWS} on dev of {len(rows)} settings that were tried", columns, first)]
         blocks.append(Fold(f"All {len(rows)} settings, in the order in which they were tried", (whole,)))
-    return make_section("search", "The search", [*blocks, Prose(note, "note"), *cost_blocks(_searched(c), "search")])
+    return make_section("search", "The search", [*blocks, Prose(note, "note"), *cost_blocks(searched(c), "search")])
 
 
 def tried(c: Comparison) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def tried(c: Comparison) -> list[dict[str, Any]]:
     return [row for row in table if chosen and str(row.get("setting")) not in chosen]
 
 
-def _searched(c: Comparison) -> Comparison:
+def searched(c: Comparison) -> Comparison:
     """What was tried, compared as if nothing had been chosen."""
     names = {str(s.get("name")) for s in records(c.study.facts, "final_settings")}
     facts = {key: value for key, value in c.study.facts.items() if key not in ("final_settings", "chosen")}
