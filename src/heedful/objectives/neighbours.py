@@ -1,7 +1,7 @@
 """What a new model's table of tokens can begin with: which tokens stand near which in the text.
 
 Tokens that occur beside the same others get similar rows before the first step: the leading singular vectors of the
-positive pointwise mutual information of neighbours (Levy and Goldberg, 2014), contexts smoothed as by Levy et al. (2015).
+positive pointwise mutual information of neighbours (Levy and Goldberg, 2014), smoothed as by Levy et al. (2015).
 Counting is cheap, and a model that predicts words needs tens of millions of tokens to find as much.
 
 Letters: v the vocabulary, d the model's width, n tokens of a part of the text.
