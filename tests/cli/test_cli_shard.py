@@ -2,16 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import heedful
 from corpus_samples import corpus_recipe, documents, write_text
 from heedful.cli.main import main
 from heedful.data.corpus.shards import Corpus
 from heedful.errors import RequestError
+from heedful.objectives import sharding
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
+from training_samples import write_tiny
 
 Said = pytest.CaptureFixture[str]
 
@@ -52,6 +56,31 @@ def test_a_corpus_is_made_and_trained_on(tmp_path: Path, monkeypatch: pytest.Mon
     again = tmp_path / "again"  # the run's own vocabulary is the corpus's
     assert run(monkeypatch, text, "--out", again, "--tokenizer", tmp_path / "run/model") == 0
     assert Corpus(again).facts["tokenizer"] == Corpus(out).facts["tokenizer"]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "roformer", "gpt2"])
+def test_the_tokenizer_of_any_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str) -> None:
+    text, model = write_text(tmp_path / "a.txt"), write_tiny(tmp_path / "model", family)
+    assert run(monkeypatch, text, "--out", tmp_path / "corpus", "--tokenizer", model) == 0
+    tokenizer = heedful.load(model).checkpoint.tokenizer
+    assert tokenizer is not None
+    assert Corpus(tmp_path / "corpus").facts["tokenizer"] == tokenizer.fingerprint
+
+
+def test_a_tokenizer_that_came_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    """Another process makes the corpus while this one trains its vocabulary."""
+    text, out = write_text(tmp_path / "a.txt", documents(30)), tmp_path / "corpus"
+    train = sharding.train_on_texts
+
+    def slow(*arguments: Any) -> Any:
+        monkeypatch.setattr(sharding, "train_on_texts", train)
+        assert run(monkeypatch, text, "--out", out, "--vocabulary", 120) == 0
+        return train(*arguments)
+
+    monkeypatch.setattr(sharding, "train_on_texts", slow)
+    assert run(monkeypatch, text, "--out", out, "--vocabulary", 300) == 2
+    assert "another process has begun a corpus there" in capsys.readouterr().err
+    assert Corpus(out).facts["tokenizer"] == sharding._tokenizer_in(out).fingerprint
 
 
 def test_what_cannot_be_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:

@@ -304,6 +304,33 @@ def test_the_table_begins_with_what_stands_near_what(tmp_path):
         assert name not in others or torch.equal(p, others[name]), name
 
 
+def test_the_table_is_that_of_the_documents(tmp_path):
+    """Runs that share a store but not what a document is have a table each."""
+
+    def table(separator: str, store: str) -> torch.Tensor:
+        data = {"separator": separator}
+        recipe = corpus_recipe(corpus, {"kind": "mask", "neighbours": 8, "next_sentence": False}, data=data)
+        place = SharedStore(tmp_path / store)
+        parts = assemble(recipe, SEED, read_objective(recipe, SEED, place), place)
+        return parts.tuning.transformer.body.embeddings.token.weight.detach()
+
+    corpus = write_text(tmp_path / "corpus.txt", within="\n")
+    first, second = table("blank-line", "shared"), table("line", "shared")
+    assert torch.equal(second, table("line", "own"))
+    assert not torch.allclose(first, second, atol=1e-3)
+
+
+def test_words_without_company_are_refused(tmp_path):
+    write_text(tmp_path / "corpus.txt", [["word"]] * 40, between="\n")
+    changes = {
+        "data": {"separator": "line"},
+        "tokenizer": {"size": 300},
+        "model": {"shape": "bert-tiny", "width": 4, "heads": 1},
+    }
+    with pytest.raises(RequestError, match="no two tokens of a document are near each other"):
+        assembled(tmp_path, {"neighbours": 2, "next_sentence": False}, **changes)
+
+
 def test_pretraining_goes_on_with_the_heads_that_are_there(tmp_path):
     parts = assembled(tmp_path)
     from heedful.checkpoints.directory import write_model

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from copy import copy as shallow_copy
@@ -57,6 +58,8 @@ MODEL_FOLDERS = frozenset([adapters_of.FOLDER, POOLING_FOLDER])
 """The folders that a model directory of ours may hold."""
 _NEAR = 1e-5
 """How far a stored table may be from what we compute: other libraries have it in single precision from the start."""
+_LARGEST_TABLE = 2**22
+"""Numbers of a computed table that is written; a larger one Hugging Face computes itself."""
 
 
 @dataclass
@@ -359,7 +362,9 @@ def write_model(directory: Path, checkpoint: Checkpoint, shared: SharedStore | N
         checkpoint, {name: p.detach().cpu() for name, p in transformer.named_parameters() if name.startswith(own)}
     )
     prefix = _body_prefix(family, heads)
-    files[SAFETENSORS] |= {f"{prefix}{table.name}": table.values(transformer.shape) for table in family.tables}
+    shape = transformer.shape
+    written = [table for table in family.tables if math.prod(table.size(shape)) <= _LARGEST_TABLE]
+    files[SAFETENSORS] |= {f"{prefix}{table.name}": table.values(shape) for table in written}
 
     def write(into: Path) -> None:
         (into / "config.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

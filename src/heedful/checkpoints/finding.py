@@ -6,7 +6,7 @@ from pathlib import Path
 from heedful.checkpoints import catalog, hub
 from heedful.checkpoints.adapters import FOLDER, files_fingerprint
 from heedful.errors import RequestError
-from heedful.storage.runs import MARK_DIGITS, MARKS
+from heedful.storage.runs import MARK_DIGITS, names_mark
 
 
 def find(source: str | Path, revision: str | None = None) -> Path:
@@ -27,7 +27,9 @@ def find(source: str | Path, revision: str | None = None) -> Path:
                     f"{path}: is a {kind}, whose model is in {path / folder} when it is done; name that."
                 )
         return path
-    if path.parent.name == MARKS and path.parent.is_dir() and path.name.isdigit():
+    if path.parent.is_dir() and names_mark(path):
+        if revision is not None:
+            raise RequestError(f"{path}: a mark has no revisions; leave revision out.")
         return _mark(path)
     if path.exists():
         raise RequestError(f"{path}: is a file; name the directory that holds config.json and the weights.")
@@ -42,7 +44,7 @@ def find(source: str | Path, revision: str | None = None) -> Path:
 
 def _mark(path: Path) -> Path:
     """Marks by tokens are at other steps with each seed, so that their number alone names them for all."""
-    there = sorted(p for p in path.parent.iterdir() if p.name.isdigit())
+    there = sorted((p for p in path.parent.iterdir() if names_mark(p)), key=lambda p: int(p.name))
     number = int(path.name)
     if len(path.name) >= MARK_DIGITS or not 1 <= number <= len(there):
         names = ", ".join(p.name for p in there[:6]) + (", …" if len(there) > 6 else "")

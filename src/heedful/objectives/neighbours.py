@@ -4,6 +4,8 @@ Tokens that occur beside the same others get similar rows before the first step:
 positive pointwise mutual information of neighbours (Levy and Goldberg, 2014), smoothed as by Levy et al. (2015).
 Counting is cheap, and a model that predicts words needs tens of millions of tokens to find as much.
 
+What it needs in memory grows with the pairs of tokens that occur, some 50 bytes for each, and not with the text.
+
 Letters: v the vocabulary, d the model's width, n tokens of a part of the text.
 """
 
@@ -16,7 +18,7 @@ from scipy import sparse
 
 from heedful.objectives.corpora import Ints, Stretches
 
-_PART = 1_000_000  # tokens that are counted at a time
+_PART = 4_000_000  # tokens that are counted at a time
 _SMOOTHING = 0.75  # the power of the contexts' counts
 _ROUNDS = 4  # of power iteration
 
@@ -36,29 +38,29 @@ def neighbour_table(text: Stretches, vocabulary: int, reach: int, width: int) ->
 
 def _count_pairs(text: Stretches, vocabulary: int, reach: int) -> Any:
     """How often each token stands near each other, both ways: sparse, (v, v)."""
-    counts_vv = sparse.csr_matrix((vocabulary, vocabulary))
+    shape = (vocabulary, vocabulary)
+    counts_vv = sparse.csr_matrix(shape, dtype=np.float32)
     for ids_n in _parts(text, gap=np.full(reach, vocabulary)):
-        pairs = [(ids_n[:-apart], ids_n[apart:]) for apart in range(1, reach + 1)]
-        first, second = (np.concatenate(side) for side in zip(*pairs, strict=True))
-        within = (first < vocabulary) & (second < vocabulary)
-        ones = np.ones(int(within.sum()))
-        shape = (vocabulary, vocabulary)
-        counts_vv = counts_vv + sparse.coo_matrix((ones, (first[within], second[within])), shape).tocsr()
+        for apart in range(1, reach + 1):
+            first, second = ids_n[:-apart], ids_n[apart:]
+            within = (first < vocabulary) & (second < vocabulary)
+            ones = np.ones(int(within.sum()), dtype=np.float32)
+            counts_vv = counts_vv + sparse.coo_matrix((ones, (first[within], second[within])), shape).tocsr()
     return counts_vv + counts_vv.T
 
 
-def _parts(text: Stretches, gap: Ints) -> Iterator[Ints]:
+def _parts(text: Stretches, gap: Ints) -> Iterator[npt.NDArray[np.int32]]:
     """The text, several documents at a time with a gap after each, so that no pair is of two of them."""
     part: list[Ints] = []
     held = 0
     for start, end in zip(text.starts_n.tolist(), text.ends_n.tolist(), strict=True):
         part += [text.corpus.ids(start, end), gap]
-        held += end - start
+        held += end - start + len(gap)
         if held >= _PART:
-            yield np.concatenate(part)
+            yield np.concatenate(part).astype(np.int32)
             part, held = [], 0
     if part:
-        yield np.concatenate(part)
+        yield np.concatenate(part).astype(np.int32)
 
 
 def _positive_information(counts_vv: Any) -> Any:

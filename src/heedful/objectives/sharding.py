@@ -61,6 +61,9 @@ def shard_corpus(
         chosen = train_on_texts(all_documents(sources), kind, vocabulary, family)
     if there is None:
         with alone(out):
+            meanwhile = _tokenizer_in(out)  # training one takes minutes, in which another process may have been here
+            if meanwhile is not None and meanwhile.fingerprint != chosen.fingerprint:
+                raise RequestError(f"{out}: another process has begun a corpus there; choose another with --out.")
             _save_whole(chosen, out)
     write_corpus(
         out, sources, described, chosen.plain, chosen.size, chosen.fingerprint, deduplicate=deduplicate, watch=watch
@@ -88,7 +91,7 @@ def _tokenizer_in(directory: Path) -> Tokenizer | None:
     if family not in FAMILIES:
         tokenizer = read_tokenizer(directory, "bert")
         return tokenizer if tokenizer is None or tokenizer.kind == "WordPiece" else read_tokenizer(directory, "gpt2")
-    return read_tokenizer(directory, str(family))
+    return read_tokenizer(directory, FAMILIES[family].tokens, family)
 
 
 def describe_corpus(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:

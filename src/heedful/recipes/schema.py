@@ -28,8 +28,8 @@ class ModelTable(Table):
     what its training is worth, study.model.scratch = [false, true] shows."""
     shape: str | None = None
     """A named shape (`heedful models` lists them) with random weights drawn from the run's seed; needs [tokenizer]. The
-    keys `layers` to `body_dropout` change its sizes and its wiring. What Hugging Face has no family for, such as other
-    kinds of attention, is saved so that heedful alone reads it."""
+    keys `layers` to `body_dropout` change its sizes and its wiring. What Hugging Face has no family for, such as most
+    other kinds of attention, is saved so that heedful alone reads it."""
     layers: int | None = Field(None, ge=1, le=1000)
     """How many blocks. Default: as the shape has them."""
     width: int | None = Field(None, ge=1, le=100_000)

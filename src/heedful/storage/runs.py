@@ -94,11 +94,16 @@ def finished_run(directory: Path) -> Run | None:
     return run if run.manifest.get("state") == "done" and run.metrics and _is_whole(run) else None
 
 
+def names_mark(path: Path) -> bool:
+    """Whether it is marks/ and a number: a step of eight digits, or which mark it is."""
+    return path.parent.name == MARKS and path.name.isascii() and path.name.isdigit()
+
+
 def trained_to(model: Path) -> dict[str, int]:
     """Of a model directory that a run has left at a mark or at its end: after which step and, where the run's log says
     so, how many tokens. Empty for any other directory, and where the run is no longer around it."""
     model = model.absolute()
-    at_mark = model.parent.name == MARKS and model.name.isdigit()
+    at_mark = names_mark(model)
     place = model.parents[1] if at_mark else model.parent
     if not (at_mark or model.name == "model") or not (place / "manifest.json").is_file():
         return {}

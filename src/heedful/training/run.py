@@ -26,7 +26,7 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
-from heedful.storage.runs import FORMAT, MARK_DIGITS, MARKS, finished_run, run_files, trained_to
+from heedful.storage.runs import FORMAT, MARK_DIGITS, MARKS, finished_run, names_mark, run_files, trained_to
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json, write_text
 from heedful.training.assembly import Assembly, assemble, read_objective
@@ -346,7 +346,7 @@ def _pretrained(recipe: Recipe, seed: int) -> dict[str, Any]:
     if name is None or recipe.model.scratch:
         return {}
     place = Path(name).expanduser()
-    far = trained_to(find(place) if place.parent.name == MARKS else place)
+    far = trained_to(find(place) if names_mark(place) and place.parent.is_dir() else place)
     return {"pretrained": far} if far else {}
 
 

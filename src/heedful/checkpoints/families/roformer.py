@@ -16,11 +16,11 @@ def body(shape: Shape) -> list[Entry]:
     return [entry for entry in bert_body(shape) if entry.ours != "embeddings.position.weight"]
 
 
-def _turns(shape: Shape) -> Tensor:
+def _sines(shape: Shape) -> Tensor:
     return sinusoidal(torch.arange(shape.positions), shape.width // shape.heads, halves=True).float()
 
 
-TURNS = Table("encoder.embed_positions.weight", lambda shape: (shape.positions, shape.width // shape.heads), _turns)
+SINES = Table("encoder.embed_positions.weight", lambda shape: (shape.positions, shape.width // shape.heads), _sines)
 """The sines and cosines of the angles by which queries and keys are turned. Without it Hugging Face makes it anew, with
 the same values, but reports it as missing."""
 
@@ -44,7 +44,7 @@ FAMILY = Family(
     inert=COMMON_INERT,
     same={"embedding_size": "hidden_size"},
     body=body,
-    tables=(TURNS,),
+    tables=(SINES,),
     # AdapterHub does not know this family: these are the places of BERT, which it resembles.
     adapter_places=("encoder.layer.{i}.attention.output", "encoder.layer.{i}.output"),
     pooler="pooler.dense",

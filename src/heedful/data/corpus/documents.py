@@ -74,7 +74,8 @@ def find_separator(source: Source) -> str:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    read = _in_words_of_corpora(path, disk.read_lines(path), f"break it, as fold -s {path.name} does")
+    fold = f"zcat {path.name} | fold -s" if path.suffix == ".gz" else f"fold -s {path.name}"
+    read = _in_words_of_corpora(path, disk.read_lines(path), f"break it, as {fold} does")
     return (line for _, line in read)
 
 
