@@ -61,6 +61,21 @@ CATALOG: dict[str, Named] = {
         licence="Apache-2.0",
         trained_on="a billion sentence pairs, SNLI, MultiNLI and Flickr30k captions among them",
     ),
+    "heedful-tiny-en": Named(
+        name="heedful-tiny-en",
+        what="RoFormer (BERT with rotary positions), 2 layers of width 256, 3.8 M parameters, in the package",
+        published=None,
+        sha256={
+            "config.json": "f82bc4c1c46ef04f08f226571bc051c4aa785c8f3671d443779b2cb8192e2a55",
+            "heads.safetensors": "2eba2773719206f62f45b9efd498c2e929b728f1b67781ad92226f607493a47d",
+            "model.safetensors": "3b7056e93a0ee2f119f7e6aaf8c33eda2aabe3997ecc869a4eb4a89867efc6fe",
+            "special_tokens_map.json": "b6d346be366a7d1d48332dbc9fdf3bf8960b5d879522b7799ddba59e76237ee3",
+            "tokenizer.json": "8d5839567123b619d6b8eb5c299818e7673063a6d8022b037be24a900564e5ca",
+            "tokenizer_config.json": "49548d5084da4fd965167716031cfba4cabdc3685834e2c3145089a35c0ee73e",
+        },
+        licence="Apache-2.0",
+        trained_on="100 novels out of copyright and 49,944 film reviews without labels (none of CFIMDB's)",
+    ),
 }
 
 
