@@ -2,7 +2,7 @@
 
 Tokens that occur beside the same others get similar rows before the first step: the leading singular vectors of the
 positive pointwise mutual information of neighbours (Levy and Goldberg, 2014), smoothed as by Levy et al. (2015).
-Counting is cheap, and a model that predicts words needs tens of millions of tokens to find as much.
+Counting is cheap, and a small model that predicts words had not found as much after six million tokens (docs/log.md).
 
 What it needs in memory grows with the pairs of tokens that occur, some 50 bytes for each, and not with the text.
 
