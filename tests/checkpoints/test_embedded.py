@@ -5,9 +5,10 @@ import random
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file
 
 import heedful
-from heedful.checkpoints import catalog
+from heedful.checkpoints import catalog, directory
 from heedful.models.batch import Batch
 
 NAME = "heedful-tiny-en"
@@ -97,3 +98,18 @@ def test_its_features_are_worth_more_than_random_ones(tmp_path):
     table = heedful.run(recipe, out=tmp_path / "study").table
     scores = {row["setting"]: row["test_mean"] for row in table}
     assert scores["recipe-1"] > scores["recipe-2"] + 0.05
+
+
+def test_a_table_too_large_to_be_written_is_made_by_the_peer(tmp_path, monkeypatch):
+    """Without the table of sines in the file, transformers computes the same states."""
+    model = heedful.load(NAME)
+    model.save(tmp_path / "with")
+    monkeypatch.setattr(directory, "_LARGEST_TABLE", 0)
+    model.save(tmp_path / "without")
+    stored = {name: set(load_file(tmp_path / name / "model.safetensors")) for name in ("with", "without")}
+    assert stored["with"] - stored["without"] == {"roformer.encoder.embed_positions.weight"}
+    ids_bt = torch.arange(10, 60).reshape(2, 25)
+    peers = [transformers.AutoModel.from_pretrained(tmp_path / name).eval() for name in ("with", "without")]
+    with torch.inference_mode():
+        first, second = (peer(ids_bt).last_hidden_state for peer in peers)
+    assert torch.equal(first, second)
