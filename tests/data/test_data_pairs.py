@@ -201,7 +201,8 @@ def test_a_line_beyond_a_sentence_leaves_train_alone(tmp_path: Path) -> None:
     data = load_pairs(train=str(tmp_path / "train"), test=str(tmp_path / "test"), dev_share=0, **SIDES)
     assert len(data.splits["train"]) == len(PAIRS)
     assert data.filters == {"longest": {"limit": LONGEST, "dropped": 1}}
-    assert any("1 pair is left out because a side has more than 20,000 characters (row 41)" in n for n in data.notes)
+    found = [check["sentence"] for check in data.checks if check["state"] == "warn"]
+    assert "train: 1 pair is left out because a side has more than 20,000 characters (row 41)." in found
     assert len(data.splits["test"]) == 2
     assert any(c["name"] == "lengths" and c["state"] == "warn" and "test" in c["sentence"] for c in data.checks)
 

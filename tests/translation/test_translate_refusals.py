@@ -71,7 +71,10 @@ def test_training_pairs_that_are_all_too_long(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text("plain,pig\n" + "".join(f"{'a' * 20}{i},{'b' * 20}{i}\n" for i in range(9)))
     data = {"train": str(path), "dev": str(path), "test": str(path)}
-    with pytest.raises(RequestError, match=r"training\.max_length = 16: every training pair has more tokens"):
+    with pytest.raises(
+        RequestError,
+        match=r"every training pair is too long\. train: 9 pairs .* more than 16 tokens, training\.max_length",
+    ):
         assembled(translation("recurrent", tmp_path, data=data), tmp_path / "store")
 
 

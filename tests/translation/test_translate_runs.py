@@ -108,6 +108,40 @@ def test_what_is_too_long_is_said(finished: Path) -> None:
     assert all(sentence in data["notes"] for sentence in metrics["dev"]["cut"])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_left_translates_as_it_was_judged(kind: str, tmp_path: Path) -> None:
+    """Without a word on beams or lengths: generation_config.json says them."""
+    recipe = translation(
+        kind, tmp_path, training={"max_length": 12, "epochs": 2}, objective={"final_beam": 3, "length_penalty": 0.4}
+    )
+    execute(recipe, 0, tmp_path / "run", quiet=True)
+    _, lines = read_predictions(tmp_path / "run/predictions/test.tsv")
+    model = heedful.load(tmp_path / "run/model")
+    said = model.translate([source for source in lines["source"] if len(source) < 12])
+    judged = [pair for pair in zip(*lines.values(), strict=True) if len(pair[0]) < 12]
+    assert said.texts == [translation for _, _, translation, _ in judged]
+    assert said.scores == pytest.approx([float(score) for *_, score in judged], abs=1e-5)
+    again = model.translate([source for source, *_ in judged], beam=1, max_length=5, length_penalty=1.0)
+    assert again.texts != said.texts  # it would be noticed
+
+
+def test_what_is_too_long_for_the_other_body_is_said(tmp_path: Path) -> None:
+    """The BERT here reads fewer tokens than training.max_length allows."""
+    rows = [(word, translate_word(word)) for word in words(20)]
+    long = [("x " * 60, "c"), ("y " * 70, "d")]
+    data = {
+        "train": str(write_csv(tmp_path / "train.csv", ("plain", "pig"), [*rows, *long])),
+        "dev": str(write_csv(tmp_path / "dev.csv", ("plain", "pig"), [*rows[:4], long[0]])),
+        "test": str(write_csv(tmp_path / "test.csv", ("plain", "pig"), rows[:4])),
+    }
+    made = assembled(translation("bert-fused", tmp_path, data=data, training={"max_length": 200}), tmp_path / "store")
+    facts, most = made.objective.description(), made.checkpoint.model.shape.bert.longest
+    assert facts["sizes"]["train"] == 20
+    because = f"because the source has more than the {most} tokens that model.bert reads (rows 21, 22)."
+    assert f"train: 2 pairs are left out {because}" in facts["notes"]
+    assert f"dev: 1 source is cut for model.bert, which reads {most} tokens (row 5)." in facts["notes"]
+
+
 def test_it_can_be_read_and_gone_on_from(finished: Path, tmp_path: Path) -> None:
     """With the same ids and the same answers, and the same losses at first; by a name with the seed in it, too."""
     saved = read_translator(finished / "model")
@@ -144,6 +178,7 @@ def test_another_body_beside_a_translator_that_was_trained_alone(finished: Path,
     execute(recipe, 0, tmp_path / "run", quiet=True)
     ours, plain = (read_translator(folder / "model") for folder in (tmp_path / "run", finished))
     assert ours.model.shape.translator == plain.model.shape
+    assert (ours.begin_id, ours.generation["num_beams"]) == (plain.begin_id, 5)
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
     assert list(manifest["model"]["made_from"]) == [recipe.model.bert]
     shutil.rmtree(tmp_path / "bert")  # what was made needs it no more

@@ -15,12 +15,14 @@ from torch import Tensor
 
 from heedful.checkpoints.translators import TranslatorCheckpoint
 from heedful.data.aligned.records import Pairs
+from heedful.data.checks import count_of, listed
 from heedful.models.batch import Batch, pad
 from heedful.models.body import Memory
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
 from heedful.objectives.kept import write_features
 from heedful.objectives.texts import LowerStates, Text, collate
 from heedful.storage.shared import SharedStore
+from heedful.text.tokenizer import Tokens
 
 MOST_KEPT = 8 * 2**30
 """Bytes of another body's states that are kept in files; where there are more, they are computed in every step."""
@@ -39,7 +41,7 @@ class PairRows:
     bert: list[Text] = field(default_factory=list)
     """The sources in the tokens of another body; none where there is no such body."""
     too_long: list[str] = field(default_factory=list)
-    """A sentence on each side of which something was cut."""
+    """Sentences on what was cut, or left out."""
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -47,26 +49,51 @@ class PairRows:
 
 def encode_set(
     name: str, pairs: Pairs, checkpoint: TranslatorCheckpoint, longest: int, whole: bool = False
-) -> tuple[PairRows, list[int]]:
-    """What is longer on a side than so many tokens, the end token included, is cut; or, of a `whole` set, left out.
-    Returns the numbers of the pairs that were left out, too."""
+) -> PairRows:
+    """What is longer on a side than so many tokens, the end token included, or than the other body of a BERT-fused
+    model reads, is cut; or, of a `whole` set, left out."""
     encoded = checkpoint.tokenizers.encode(pairs.sources, pairs.targets, longest)
-    long = set(encoded.cut_sources) | set(encoded.cut_targets) if whole else set()
-    kept = [i for i in range(len(pairs)) if i not in long]
-    bert = []
-    if checkpoint.bert_tokenizer is not None:
-        assert isinstance(checkpoint.model, BertFusedSeq2Seq)
-        most = checkpoint.model.shape.bert.longest
-        tokens = checkpoint.bert_tokenizer.encode([pairs.sources[i] for i in kept], most)
-        bert = [Text([one.ids], None, one.truncated, (name, i)) for i, one in enumerate(tokens)]
-    rows = PairRows(
+    other = _for_bert(checkpoint, pairs.sources)
+    most = checkpoint.model.shape.bert.longest if isinstance(checkpoint.model, BertFusedSeq2Seq) else 0
+    long = set(encoded.cut_sources) | set(encoded.cut_targets)
+    of_bert = [i for i, one in enumerate(other) if one.truncated]
+    if whole:
+        of_bert = [i for i in of_bert if i not in long]
+        reasons = {
+            f"a side has more than {longest} tokens, training.max_length": sorted(long),
+            f"the source has more than the {most} tokens that model.bert reads": of_bert,
+        }
+        said = [_left_out(name, why, [pairs.rows[i] for i in some]) for why, some in reasons.items() if some]
+    else:
+        said = encoded.said(name, pairs.rows, longest)
+        if of_bert:
+            many, rows = count_of(len(of_bert), "source is", "sources are"), [pairs.rows[i] for i in of_bert]
+            said.append(f"{name}: {many} cut for model.bert, which reads {most} tokens ({_rows(rows)}).")
+    gone = long | set(of_bert) if whole else set()
+    kept = [i for i in range(len(pairs)) if i not in gone]
+    return PairRows(
         [encoded.sources[i] for i in kept],
         [encoded.targets[i] for i in kept],
         [pairs.rows[i] for i in kept],
-        bert,
-        [] if whole else encoded.said(name, pairs.rows, longest),
+        [Text([other[i].ids], None, other[i].truncated, (name, at)) for at, i in enumerate(kept)] if other else [],
+        said,
     )
-    return rows, [pairs.rows[i] for i in sorted(long)]
+
+
+def _for_bert(checkpoint: TranslatorCheckpoint, sources: Sequence[str]) -> list[Tokens]:
+    """The sources as the other body of a BERT-fused model reads them; of other models nothing."""
+    if checkpoint.bert_tokenizer is None:
+        return []
+    assert isinstance(checkpoint.model, BertFusedSeq2Seq)
+    return checkpoint.bert_tokenizer.encode(sources, checkpoint.model.shape.bert.longest)
+
+
+def _left_out(name: str, why: str, rows: Sequence[int]) -> str:
+    return f"{name}: {count_of(len(rows), 'pair is', 'pairs are')} left out because {why} ({_rows(rows)})."
+
+
+def _rows(rows: Sequence[int]) -> str:
+    return f"{'row' if len(rows) == 1 else 'rows'} {listed(rows)}"
 
 
 class Batcher:

@@ -18,7 +18,6 @@ from pydantic import Field
 
 from heedful.checkpoints.translators import TranslatorCheckpoint
 from heedful.data.aligned.records import Aligned
-from heedful.data.checks import listed
 from heedful.decoding.beam import beam_search
 from heedful.decoding.finished import Hypothesis
 from heedful.decoding.settings import Beam, Limits
@@ -85,7 +84,6 @@ class Translate(Objective):
         assert isinstance(recipe.objective, TranslateTable)
         self.recipe, self.seed, self.data, self.only, self.table = recipe, seed, data, only, recipe.objective
         self.sets_: dict[str, PairRows] = {}
-        self.left_out: list[int] = []
 
     @staticmethod
     def check(recipe: Recipe) -> None:
@@ -113,15 +111,9 @@ class Translate(Objective):
 
     def description(self) -> dict[str, Any]:
         facts = self.data.description()
-        longest, notes = self.recipe.training.max_length, list(facts.get("notes", []))
-        if self.left_out:
-            count, are = len(self.left_out), "pair is" if len(self.left_out) == 1 else "pairs are"
-            notes.append(
-                f"train: {count:,} {are} left out because a side has more than {longest} tokens, "
-                f"training.max_length (rows {listed(self.left_out)})."
-            )
+        notes = [*facts.get("notes", []), *(said for rows in self.sets_.values() for said in rows.too_long)]
+        if "train" in self.sets_:
             facts["sizes"] = {**facts["sizes"], "train": len(self.sets_["train"])}
-        notes += [said for rows in self.sets_.values() for said in rows.too_long]
         return {**facts, **({"notes": notes} if notes else {}), "usage": "heedful translate {model} FILE"}
 
     def examples(self, name: str) -> list[dict[str, Any]]:
@@ -150,15 +142,14 @@ class Translate(Objective):
                 f"training.max_length = {table.max_length}, but the model reads at most {most} tokens on a side."
             )
         splits = self.data.splits if self.only is None else {"train": self.data.splits["train"].take(self.only)}
-        self.sets_ = {}
-        for name, pairs in splits.items():
-            self.sets_[name], left_out = encode_set(name, pairs, checkpoint, table.max_length, whole=name == "train")
-            self.left_out = left_out if name == "train" else self.left_out
+        self.sets_ = {
+            name: encode_set(name, pairs, checkpoint, table.max_length, whole=name == "train")
+            for name, pairs in splits.items()
+        }
         train = self.sets_["train"]
         if not len(train):
-            raise RequestError(
-                f"training.max_length = {table.max_length}: every training pair has more tokens on a side; raise it."
-            )
+            said = " ".join(train.too_long)
+            raise RequestError(f"every training pair is too long. {said} Raise training.max_length, or cut the texts.")
         self.checkpoint, self.batcher = checkpoint, Batcher(checkpoint, self.sets_)
         self.facts, self.store, self.kept, self.kept_seconds = facts, store, False, 0.0
         self.source_lengths, self.target_lengths = list(map(len, train.sources)), list(map(len, train.targets))
@@ -286,8 +277,7 @@ class Translate(Objective):
         """Of each source of a set, or of those of these numbers, what the model thinks best."""
         model: Any = self.checkpoint.model
         begin, end = self.checkpoint.begin_id, self.checkpoint.end_id
-        banned = {begin, self.checkpoint.target_pad_id} - {end}
-        settings = Beam(beam, length_penalty=self.table.length_penalty, banned=frozenset(banned))
+        settings = Beam(beam, length_penalty=self.table.length_penalty, banned=_banned(self.checkpoint))
         limits = Limits(self.recipe.training.max_length, stop=frozenset({end}))
         sources = self.sets_[name].sources
         wanted = list(range(len(sources)) if numbers is None else numbers)
@@ -317,9 +307,21 @@ class Translate(Objective):
         return {"copy": made}
 
     def finish(self, checkpoint: TranslatorCheckpoint) -> None:
-        """What is beyond it was cut in training, and will be."""
+        """What is beyond the longest text was cut in training, and will be; and it is to translate as it was judged,
+        which generation_config.json says in Hugging Face's words."""
+        longest = self.recipe.training.max_length
         for tokenizer in (checkpoint.tokenizers.source, checkpoint.tokenizers.target):
-            tokenizer.max_length = self.recipe.training.max_length
+            tokenizer.max_length = longest
+        checkpoint.generation |= {
+            "num_beams": self.table.final_beam,
+            "length_penalty": self.table.length_penalty,
+            "early_stopping": "never",
+            "max_length": longest + 1,  # the start token is counted there
+            "min_length": 0,
+            "bad_words_ids": [[token] for token in sorted(_banned(checkpoint))],
+            "forced_eos_token_id": None,
+            "renormalize_logits": False,
+        }
 
     def prediction_seconds(self, checkpoint: TranslatorCheckpoint, device: torch.device) -> float | None:
         name = next(iter(self.sets()), "train")
@@ -331,6 +333,12 @@ class Translate(Objective):
         for one in self.translations(name, self.table.final_beam, device, numbers):
             self._text(one)
         return (time.perf_counter() - started) * 1000 / len(numbers)
+
+
+def _banned(checkpoint: TranslatorCheckpoint) -> frozenset[int]:
+    """Tokens that no translation holds."""
+    padding = checkpoint.tokenizers.target.pad_id
+    return frozenset({checkpoint.begin_id, *([] if padding is None else [padding])} - {checkpoint.end_id})
 
 
 OBJECTIVE = Translate

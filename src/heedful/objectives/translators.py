@@ -95,7 +95,7 @@ def make_translator(recipe: Recipe, data: Aligned, seed: int, store: SharedStore
     model.initialise(torch.Generator().manual_seed(seed))
     sources = dict.fromkeys((name for name, _ in model.named_parameters()), "new")
     checkpoint = TranslatorCheckpoint(model, tokenizers, bert_tokenizer, FAMILY, sources)
-    said = {key: value for key in KINDS[table.kind] if (value := getattr(table, key)) not in (None, False)}
+    said = {key: value for key in KINDS[table.kind] if (value := getattr(table, key)) is not None}
     sizes = ", ".join(f"{key} {value}" for key, value in said.items())
     title = f"{table.kind} ({sizes})" if sizes else table.kind
     return MadeModel(checkpoint, title, "", {"bert": made_from}, made_from)
@@ -121,7 +121,7 @@ def _fused_with_a_translator(table: ModelTable, seed: int) -> MadeModel:
     model.initialise(torch.Generator().manual_seed(seed))
     model.take_over(plain.model)
     sources = {n: "new" if ".beside." in n else table.name for n, _ in model.named_parameters()}
-    checkpoint = TranslatorCheckpoint(model, plain.tokenizers, bert_tokenizer, FAMILY, sources)
+    checkpoint = replace(plain, model=model, bert_tokenizer=bert_tokenizer, family=FAMILY, sources=sources)
     return MadeModel(checkpoint, f"{table.name} with {table.bert}", origin, {"bert": made_from}, made_from)
 
 

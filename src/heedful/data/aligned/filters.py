@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.data.aligned.records import Pairs
-from heedful.data.checks import count_of, listed
+from heedful.data.checks import Finding, count_of, listed
 from heedful.errors import RequestError
 
 LONGEST = 20_000
@@ -41,8 +41,12 @@ def ratio_of_words(source: str, target: str) -> float:
     return max(n, m) / min(n, m)
 
 
-def filter_pairs(pairs: Pairs, filters: Filters) -> tuple[Pairs, dict[str, dict[str, Any]], list[str]]:
-    """What stays, in its order; `Aligned.filters`; and a sentence for each filter that has left something out."""
+ASKED_FOR = "filters"
+
+
+def filter_pairs(pairs: Pairs, filters: Filters) -> tuple[Pairs, dict[str, dict[str, Any]], list[Finding]]:
+    """What stays, in its order; `Aligned.filters`; and a finding for each filter that has left something out, under
+    `ASKED_FOR` but for what is no sentence."""
     rules = _rules(filters)
     dropped: dict[str, list[int]] = {name: [] for name in rules}
     kept = []
@@ -57,19 +61,20 @@ def filter_pairs(pairs: Pairs, filters: Filters) -> tuple[Pairs, dict[str, dict[
         for name, (limit, _, _) in rules.items()
         if dropped[name] or name != "longest"
     }
-    notes = [
-        f"train: {count_of(len(rows), 'pair is', 'pairs are')} left out because {rules[name][1]} "
-        f"({'row' if len(rows) == 1 else 'rows'} {listed(rows)})."
-        for name, rows in dropped.items()
-        if rows
-    ]
+    left_out = []
+    for name, rows in dropped.items():
+        if rows:
+            many, places = count_of(len(rows), "pair is", "pairs are"), "row" if len(rows) == 1 else "rows"
+            sentence = f"train: {many} left out because {rules[name][1]} ({places} {listed(rows)})."
+            check = "lengths" if name == "longest" else ASKED_FOR
+            left_out.append(Finding(check, "train", len(rows), rows, sentence))
     if not kept:
         most = max(dropped, key=lambda name: len(dropped[name]))
         what = f"data.{most} = {rules[most][0]}" if most != "longest" else f"at most {LONGEST:,} characters"
         raise RequestError(
             f"the filters leave no training pair ({what} takes {len(dropped[most]):,} of {len(pairs):,}); loosen it."
         )
-    return (pairs if len(kept) == len(pairs) else pairs.take(kept)), facts, notes
+    return (pairs if len(kept) == len(pairs) else pairs.take(kept)), facts, left_out
 
 
 _Out = Callable[[str, str], bool]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.data.aligned.checks import CHECKS, check_pairs, recurring
-from heedful.data.aligned.filters import Filters, filter_pairs
+from heedful.data.aligned.filters import ASKED_FOR, Filters, filter_pairs
 from heedful.data.aligned.named import find_pairs, read_named
 from heedful.data.aligned.reading import Part, read_table, read_text_files
 from heedful.data.aligned.records import Aligned, Pairs
@@ -77,10 +77,12 @@ def load_pairs(
         shares = {"test": test_share, "dev": dev_share}
         notes += carve_missing(splits, _examples, shares, split_seed, title, "pair", "sources")
     filters = Filters(max_source, max_target, max_ratio, deduplicate)
-    splits["train"], filtered, filter_notes = filter_pairs(splits["train"], filters)
-    notes += filter_notes
+    splits["train"], filtered, left_out = filter_pairs(splits["train"], filters)
+    notes += [finding.sentence for finding in left_out if finding.check == ASKED_FOR]
     splits = {split: splits[split] for split in ("train", "dev", "test", *sorted(splits)) if split in splits}
-    findings = [finding for part in parts.values() for finding in part.findings] + check_pairs(splits)
+    findings = [finding for part in parts.values() for finding in part.findings]
+    findings += [finding for finding in left_out if finding.check != ASKED_FOR]
+    findings += check_pairs(splits)
     return Aligned(
         name=title,
         languages=languages,
