@@ -53,3 +53,11 @@ def test_nothing_is_dropped_when_not_training_or_with_p_zero() -> None:
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0).train()(x) is x
     assert float(Dropout(1.0).train()(x).sum()) == 0
+
+
+def test_without_dropout_nothing_is_drawn() -> None:
+    """A text is read without touching the generator that others draw from."""
+    x = torch.ones(300, 300)
+    before = torch.get_rng_state()
+    assert dropout(x, 0.0) is x
+    assert torch.equal(torch.get_rng_state(), before)

@@ -15,6 +15,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
     On a CPU, large tensors take 16 random bits an element from NumPy's SFC64, seeded by PyTorch's generator; p is
     rounded to the nearest 1/65536, and the scale is that of the rounded p.
     """
+    if not p:
+        return x
     if x.device.type != "cpu" or x.numel() < _SMALL or p >= 1:
         return F.dropout(x, p)
     dropped = round(p * _LANES)
