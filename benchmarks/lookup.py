@@ -1,10 +1,11 @@
 """What can be looked up by attention that compares tokens, and by attention that does not.
 
-    python benchmarks/lookup.py runs/lookup
+    python benchmarks/lookup.py runs/lookup [PAIRS …]
 
 A text holds pairs of a letter and a digit, and then one of the letters: which digit stood beside it? Kinds of attention
-× numbers of pairs × three seeds, all of one size and budget, as studies in the folder that is named; the same line goes
-on where it was stopped. Guessing among the digits of a text is right for one in so many pairs, or a little more often.
+× numbers of pairs (4, 8 and 16 unless others are named) × three seeds, all of one size and budget, as studies in the
+folder that is named; the same line goes on where it was stopped. Guessing among the digits of a text is right for one
+in so many pairs, or a little more often.
 """
 
 import random
@@ -60,5 +61,5 @@ def study(folder: Path, pairs: int) -> None:
 
 
 if __name__ == "__main__":
-    for number in PAIRS:
+    for number in map(int, sys.argv[2:] or PAIRS):
         study(Path(sys.argv[1]), number)
