@@ -4,8 +4,13 @@ import random
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from heedful.objectives.texts import Parts
+from heedful.objectives.words import Words
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
+from heedful.training.assembly import Assembly
 
 NOUNS = ("river", "lantern", "sparrow", "kettle", "harbour", "violin", "meadow", "compass", "orchard", "thimble")
 VERBS = ("wakes", "follows", "answers", "paints", "forgets", "measures")
@@ -47,3 +52,33 @@ def corpus_recipe(corpus: Path, objective: dict[str, Any], **training: Any) -> R
         if changes is not None:
             content[name] = {key: value for key, value in {**table, **changes}.items() if value is not None}
     return make_recipe({**content, "training": {**DEFAULTS, **training}})
+
+
+def loss_and_gradients(parts: Assembly, steps: int, accumulate: int) -> tuple[float, dict[str, Tensor]]:
+    """Of an objective of words: the sum over steps, in so many parts each."""
+    objective, model, loss = parts.objective, parts.tuning.transformer, 0.0
+    model.zero_grad()
+    for number in range(steps):
+        step = objective.step(number)
+        counts = objective.counts(step)
+        for one in objective.losses(parts.tuning.reader, step, counts, Parts(accumulate), lambda part: None):
+            one.loss.backward()
+            loss += one.loss.item()
+    return loss, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_packed_is_unpacked(with_padding: Assembly, packed: Assembly) -> None:
+    """Loss and gradients of two assemblies that differ in `pack`; in double precision."""
+    for parts in (with_padding, packed):
+        parts.tuning.transformer.double()
+    assert isinstance(packed.objective, Words)
+    rows = [packed.objective.row("train", n, 0) for n in range(len(packed.objective.rows["train"]))]
+    assert len(packed.objective.collated(rows, packed.tuning.reader).batch.ids_bt) < len(rows)  # some share a row
+    expected_loss, expected = loss_and_gradients(with_padding, 2, 1)
+    assert max(gradient.abs().max() for gradient in expected.values()) > 1e-3  # or the comparison says nothing
+    for accumulate in (1, 3):
+        loss, found = loss_and_gradients(packed, 2, accumulate)
+        assert abs(loss - expected_loss) < 1e-10
+        assert found.keys() == expected.keys()
+        for name, gradient in expected.items():
+            assert (found[name] - gradient).abs().max() < 1e-10, name

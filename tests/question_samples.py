@@ -1,5 +1,6 @@
 """Questions about made-up people: eight answers of which every figure is known, and files for a tiny model."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ from heedful.data.questions import Questions
 from heedful.probes.knowledge.ask import Said
 from heedful.probes.knowledge.material import Material
 from heedful.probes.knowledge.names import KnownNames, KnownText
+from heedful.probes.knowledge.spelling import Spelling, spelling_of
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
+from heedful.text.tokenizer import Tokenizer
+from heedful.text.training import train_on_texts
 
 TRAIN = {"Ada Ray": "Rome", "Ada Fox": "Oslo", "Bo Lund": "Rome", "Cy Moss": "Lima", "Di Moss": "Rome"}
 LINES = (
@@ -56,7 +60,18 @@ def known_material(with_text: bool = True, with_train: bool = True) -> Material:
 
 def known_answers(**options: bool) -> Said:
     texts, confidence = tuple(said for _, _, said, _ in ASKED), np.array([[sure for _, _, _, sure in ASKED]])
-    return Said("known", False, ("",), known_material(**options), (texts,), confidence)
+    material = known_material(**options)
+    return Said("known", False, ("",), material, (texts,), confidence, (to_the_letter(material),))
+
+
+def to_the_letter(material: Material) -> Spelling:
+    """That of a tokenizer that spells everything as it is written."""
+    return spelling_of(byte_tokenizer(), material)
+
+
+@cache
+def byte_tokenizer() -> Tokenizer:
+    return train_on_texts(LINES, "bpe", 300, "gpt2")
 
 
 def write_people(folder: Path, asked_from: int = 10) -> dict[str, Any]:

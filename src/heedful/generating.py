@@ -122,9 +122,8 @@ class Writer:
         """`stop`: further tokens beside that with which texts end, by id, or as a vocabulary or a text has them."""
         if isinstance(stop, str) or not isinstance(stop, Iterable):
             raise RequestError(f"stop={stop!r} is not a list of tokens; put the one token in a list.")
-        ids = {self._stop_id(token) for token in stop}
-        if self.tokenizer.eos_id is not None:
-            ids.add(self.tokenizer.eos_id)
+        ends = (self.tokenizer.eos_id, self.tokenizer.end_id)
+        ids = {self._stop_id(token) for token in stop}.union(end for end in ends if end is not None)
         return Limits(max_new_tokens, min_new_tokens, frozenset(ids), self.max_length)
 
     def _stop_id(self, token: object) -> int:
@@ -166,13 +165,12 @@ class Writer:
             read = NextToken(self.transformer, self.head)
             for at in range(0, len(order), batch_size):
                 rows = order[at : at + batch_size]
-                ids = [prompts[row].ids for row in rows]
+                ids, numbers = [prompts[row].ids for row in rows], [first_row + row for row in rows]
                 if isinstance(method, Beam):
-                    found |= zip(rows, beam_search(read, ids, method, limits, device=device), strict=True)
+                    found |= zip(rows, beam_search(read, ids, method, limits, rows=numbers, device=device), strict=True)
                     if on_text is not None:
                         self._tell(prompts, found, rows, on_text)
                     continue
-                numbers = [first_row + row for row in rows]
                 teller = None if on_text is None else _Teller(self.tokenizer, rows, ids, limits.stop, on_text)
                 on_token = None if teller is None else teller.add
                 drawn |= zip(rows, generate(read, ids, method, limits, numbers, on_token, device), strict=True)

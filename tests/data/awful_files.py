@@ -65,7 +65,8 @@ ENCODINGS = [
         "latin-1",
         "a.csv",
         "text,label\ngood,pos\ncafé,neg\n".encode("latin-1"),
-        error=r"line 3, is not UTF-8 \(byte 0xE9, which Windows-1252 reads as 'é'\); .*iconv",
+        error=r"line 3, is not UTF-8 \(byte 0xE9, which Windows-1252 reads as 'é'\); .*"
+        r"iconv -f WINDOWS-1252 -t UTF-8 /.*/a\.csv",
     ),
     Case("a byte of no encoding", "a.csv", b"text,label\ngood\x81,pos\n", error="line 2, is not UTF-8 .*save the file"),
     Case("nul", "a.csv", b"text,label\ngood,pos\nb\0d,neg\n", error="line 3, has a NUL byte"),

@@ -14,7 +14,7 @@ from heedful.data.questions import load_questions, read_questions
 from heedful.decoding.generate import Continuation
 from heedful.errors import RequestError
 from heedful.objectives.answer import HEAD, Answer
-from heedful.objectives.asking import Answered, say_answers
+from heedful.objectives.asking import Answered, say_answers, spelled
 from heedful.objectives.recalling import Subjects
 from heedful.objectives.texts import Parts
 from heedful.recipes.reading import make_recipe
@@ -26,6 +26,7 @@ from killing import survive
 from question_samples import PLACES, SMALL, WORDS, write_people
 
 SEED = 7
+LATIN = "abcdefghijklmnopqrstuvwxyz"
 
 
 def recipe_in(
@@ -135,10 +136,49 @@ def test_questions_without_a_dev_file_give_one_of_their_own(tmp_path):
 
 
 def test_made_up_is_what_no_text_holds(tmp_path):
+    """Silence is neither known nor made up."""
     objective = answer_of(assembled(tmp_path))
-    assert [objective._is_known(said) for said in ("Rome", "painter", "Romania", "paint", "")] == [
-        True, True, False, False, False,
-    ]  # fmt: skip
+    made_up = {said: objective._is_made_up(said) for said in ("Rome", "painter", "Romania", "paint", "")}
+    assert made_up == {"Rome": False, "painter": False, "Romania": True, "paint": True, "": False}
+
+
+def lower_case(folder: Path, answers: dict[str, str], text: str) -> Assembly:
+    """A WordPiece vocabulary of Latin letters alone, and a question for each name."""
+    folder.mkdir()
+    (folder / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *".,'?", *(p + c for p in ("", "##") for c in LATIN)])
+    )
+    (folder / "asked.tsv").write_text("".join(f"Where was {name} born?\t{place}\n" for name, place in answers.items()))
+    (folder / "text.txt").write_text(text)
+    files = {"train": str(folder / "asked.tsv"), "dev": str(folder / "asked.tsv"), "corpus": str(folder / "text.txt")}
+    content = recipe_in(folder, data=files, max_length=128).model_dump(exclude_none=True)
+    lower, store = make_recipe({**content, "tokenizer": {"name": str(folder)}}), SharedStore(folder / "shared")
+    return assemble(lower, SEED, read_objective(lower, SEED, store), store)
+
+
+def test_the_text_is_spelled_as_the_answers_are(tmp_path):
+    """Accents are folded, and punctuation is spaced, as a WordPiece model says it."""
+    text = "Ada lived in Zürich.\nBo lived in St. John's.\nCy lived in Köln.\n"
+    objective = answer_of(lower_case(tmp_path / "lower", {"Ada": "Rome", "Bo": "Rome"}, text))
+    for place, expected in {"Zürich": False, "St. John's": False, "koln": False, "Zür": True, "Málaga": True}.items():
+        (said,) = spelled(objective.tokenizer, [place])
+        assert objective._is_made_up(said) == expected, said
+
+
+def test_an_answer_that_cannot_be_spelled_is_never_right(tmp_path):
+    answers = {"Ada": "漢字", "Bo": "New 漢", "Cy": "Rome", "Di": "New York"}
+    objective = answer_of(parts := lower_case(tmp_path / "lower", answers, "Ada lived.\nBo lived.\n"))
+    tokenizer, unknown = objective.tokenizer, objective.tokenizer.unk_id
+    said = [[], tokenizer.plain(["new"])[0], [*tokenizer.plain(["rome"])[0], unknown], tokenizer.plain(["New York"])[0]]
+    asked = [before.tolist() for before, _ in objective.asked["dev"]]
+    made = [Answered(Continuation([*ids, objective.marker], [0.0]), q, []) for ids, q in zip(said, asked, strict=True)]
+    objective.answers = lambda reader, name: made  # type: ignore[method-assign]
+    judged = objective.judge(parts.tuning.reader, "dev")
+    assert judged.columns["right"].tolist() == [0, 0, 0, 1]
+    assert judged.columns["made_up"].tolist() == [0, 1, 1, 0]
+    notes = objective.description()["notes"]
+    assert [note.split(",")[0] for note in notes] == ["train: 2 of 4 answers", "dev: 2 of 4 answers"]
+    assert "such as '漢字', have letters that the tokenizer cannot spell" in notes[0]
 
 
 def test_what_is_recalled_stands_before_the_answer(tmp_path):

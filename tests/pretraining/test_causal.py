@@ -11,9 +11,11 @@ import torch
 from transformers import GPT2LMHeadModel
 
 import heedful
-from corpus_samples import corpus_recipe, documents, write_text
+from corpus_samples import assert_packed_is_unpacked, corpus_recipe, documents, write_text
 from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
+from heedful.generating import Writer
+from heedful.models.shape import NAMED_SHAPES
 from heedful.objectives.causal import Causal
 from heedful.objectives.texts import Parts
 from heedful.storage.shared import SharedStore
@@ -25,18 +27,17 @@ from training_samples import tiny_recipe, write_data, write_tiny
 SEED = 7
 
 
-def recipe_in(folder: Path, **training: Any):
+def recipe_in(folder: Path, objective: dict[str, Any] | None = None, **training: Any):
     corpus = folder / "corpus.txt"
     if not corpus.exists():
         write_text(corpus)
     model = write_tiny(folder / "gpt2", "gpt2")
-    return corpus_recipe(
-        corpus, {"kind": "causal"}, model={"name": str(model), "shape": None}, tokenizer=None, **training
-    )
+    there = {"name": str(model), "shape": None}
+    return corpus_recipe(corpus, {"kind": "causal", **(objective or {})}, model=there, tokenizer=None, **training)
 
 
-def assembled(folder: Path, **training: Any) -> Assembly:
-    recipe, store = recipe_in(folder, **training), SharedStore(folder / "shared")
+def assembled(folder: Path, objective: dict[str, Any] | None = None, **training: Any) -> Assembly:
+    recipe, store = recipe_in(folder, objective, **training), SharedStore(folder / "shared")
     parts = assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
     parts.tuning.train(False)
     return parts
@@ -85,6 +86,13 @@ def test_the_loss_is_the_peers(tmp_path):
     assert (ours - peer.transformer.wte.weight.grad).abs().max() < 1e-5
 
 
+def test_packed_is_unpacked(tmp_path):
+    """The loss and every gradient, though short rows share one of the batch, and in parts."""
+    with_padding = assembled(tmp_path, max_length=40, batch_tokens=400)
+    packed = assembled(tmp_path, {"pack": True}, max_length=40, batch_tokens=400)
+    assert_packed_is_unpacked(with_padding, packed)
+
+
 def test_bits_per_byte_are_those_of_whole_documents(tmp_path):
     """However documents are cut into rows, their bytes add up; what is not begun anew costs what it costs."""
     parts = assembled(tmp_path, max_length=20)
@@ -125,5 +133,57 @@ def test_an_encoder_that_reads_left_to_right_classifies_from_its_last_token(tmp_
 def test_a_model_that_sees_everything_is_refused(tmp_path):
     corpus = write_text(tmp_path / "corpus.txt")
     recipe, store = corpus_recipe(corpus, {"kind": "causal"}), SharedStore(tmp_path / "shared")
-    with pytest.raises(RequestError, match=r"needs a model whose tokens see only what came before|language-model"):
+    with pytest.raises(RequestError, match=r"head is not possible on bert; set model\.causal = true for a new model"):
         assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+    there = {"name": str(write_tiny(tmp_path / "bert")), "shape": None}
+    recipe = corpus_recipe(corpus, {"kind": "causal"}, model=there, tokenizer=None)
+    with pytest.raises(RequestError, match=r"set model\.causal = true for a new model, or choose a GPT"):
+        assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+
+
+@pytest.mark.parametrize("kind", ["causal", "span"])
+def test_every_named_shape_can_read_left_to_right(tmp_path, kind):
+    """What the refusal advises is possible, whatever shape was chosen."""
+    corpus, store = write_text(tmp_path / "corpus.txt"), SharedStore(tmp_path / "shared")
+    for shape in NAMED_SHAPES:
+        small = {"shape": shape, "causal": True, "layers": 1, "width": 16, "heads": 2, "positions": 64}
+        tokenizer = {"kind": "characters", "size": None}
+        recipe = corpus_recipe(corpus, {"kind": kind}, model=small, tokenizer=tokenizer)
+        assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+
+
+def test_a_trained_model_stops_where_its_rows_ended(tmp_path):
+    """[SEP] with WordPiece, which has no token that ends a text by name; <|endoftext|> with GPT-2's."""
+    corpus = write_text(tmp_path / "corpus.txt", [["The river wakes."]] * 30)
+    options = {"model": {"causal": True, "layers": 1}, "tokenizer": {"size": 100}, "steps": 150, "lr": 1e-2}
+    recipe = corpus_recipe(corpus, {"kind": "causal"}, mark_steps=150, checkpoint_seconds=60, **options)
+    execute(recipe, SEED, tmp_path / "run", command="test", quiet=True)
+    model = heedful.load(tmp_path / "run/model")
+    written = model.generate(["The river"], temperature=0.0, max_new_tokens=40)
+    assert (written.reasons, [text.strip() for text in written.texts]) == (["stop"], ["wakes."])
+    assert written.tokens[0][-1] == model.tokenizer.sep_id
+    gpt = heedful.load(write_tiny(tmp_path / "gpt2", "gpt2"))
+    assert Writer(gpt).limits(5).stop == {gpt.tokenizer.eos_id}
+    assert Writer(gpt).encode(["<|endoftext|>The", "The"])[0].ids[0] == gpt.tokenizer.bos_id  # as docs/generating says
+
+
+def test_word_frequencies_are_a_baseline_that_knows_how_rows_end(tmp_path):
+    """Its loss is that of the shares of the tokens; the token that ends a row is as frequent as rows end with it."""
+    parts = assembled(tmp_path, max_length=20)
+    objective = causal_of(parts)
+    judgement = objective.judge(parts.tuning.reader, "dev")
+    baseline = objective.conclude({"dev": judgement})["baselines"]["word-frequencies"]
+    rows = [objective.row("train", n, 0) for n in range(len(objective.rows["train"]))]
+    share_v = np.bincount(np.concatenate([row.words_n for row in rows]), minlength=len(objective.log_frequency_v))
+    assert np.exp(objective.log_frequency_v).sum() == pytest.approx(1)
+    assert np.exp(objective.log_frequency_v[objective.end]) == pytest.approx(
+        share_v[objective.end] / share_v.sum(), rel=0.2
+    )
+    dev = [objective.row("dev", n, "judged") for n in objective.judged("dev")]
+    words = np.concatenate([row.words_n for row in dev])
+    assert baseline["dev"]["token_loss"] == pytest.approx(-objective.log_frequency_v[words].mean())
+    assert baseline["dev"]["token_loss"] == pytest.approx(judgement.metrics["unigram_loss"])
+    bits = -objective.log_frequency_v[words].sum() / math.log(2) / judgement.columns["bytes"].sum()
+    assert baseline["dev"]["bits_per_byte"] == pytest.approx(bits)
+    commonest = objective.log_frequency_v.argmax()
+    assert baseline["dev"]["token_accuracy"] == pytest.approx((words == commonest).mean())

@@ -296,7 +296,10 @@ def test_a_line_that_is_too_long_is_said_in_words_of_corpora(tmp_path, monkeypat
     (tmp_path / "a.txt").write_text(f"First.\n{long}\n")
     (tmp_path / "utf16.txt").write_text(f"First.\n{long}\n", encoding="utf-16")
     (tmp_path / "a.jsonl").write_text('{"text": "First."}\n' + json.dumps({"text": long}) + "\n")
-    for name, remedy in (("a.txt", "fold -s a.txt"), ("utf16.txt", "fold -s utf16.txt"), ("a.jsonl", "among several")):
+    (tmp_path / "my file.txt").write_text(f"First.\n{long}\n")
+    remedies = {name: f"fold -s {tmp_path / name} does" for name in ("a.txt", "utf16.txt")}
+    remedies |= {"a.jsonl": "among several", "my file.txt": f"fold -s '{tmp_path / 'my file.txt'}' does"}
+    for name, remedy in remedies.items():
         with pytest.raises(RequestError) as refused:
             texts_of(tmp_path / name)
         said = str(refused.value)

@@ -2,6 +2,7 @@
 
 import copy
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from heedful.objectives.mask import Mask
 from heedful.objectives.neighbours import neighbour_table
 from heedful.objectives.texts import Parts
 from heedful.objectives.words import JUDGED
+from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.changed import changed_data
 from heedful.training.run import execute
 from killing import survive
 from training_samples import write_tiny
@@ -152,6 +155,42 @@ def test_special_tokens_in_a_text_are_letters_and_unknown_words_are_left_alone(t
     assert not {tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id} & set(corpus.ids(*corpus.document(3)).tolist())
     for number in range(len(objective.rows["train"])):
         assert not set(objective.row("train", number, 0).words_n.tolist()) & tokenizer.special_ids
+
+
+@pytest.mark.parametrize("options", [{}, {"pack": True}, {"whole_words": True}])
+def test_a_step_or_part_without_a_word_to_ask_for_adds_nothing(tmp_path, options):
+    """Two of three documents are unknown words alone: some parts of a step, and some whole steps, have no words."""
+    strange = [["漢 " * (3 + i % 4)] for i in range(40)]
+    write_text(tmp_path / "corpus.txt", [*documents(20, 2), *strange])
+    (tmp_path / "dev.txt").write_text("漢 漢\n\n漢 漢 漢\n")
+    dev = {"dev": str(tmp_path / "dev.txt"), "dev_share": None}
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters), "the", "."]
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens/vocab.txt").write_text("\n".join(vocabulary))
+    given = {"name": str(tmp_path / "tokens"), "kind": None, "size": None}
+    objective = {"next_sentence": False, **options}
+    parts = assembled(tmp_path, objective, data=dev, tokenizer=given, batch_size=2)
+    mask, reader = mask_of(parts), parts.tuning.reader
+    asked = []
+    for number in range(30):
+        step = mask.step(number)
+        words = [len(mask.made[n].places_n) for n in step.rows]
+        asked.append(sum(words))
+        whole, halves = (
+            list(mask.losses(reader, step, mask.counts(step), Parts(count), lambda part: None)) for count in (1, 2)
+        )
+        assert [one.loss.item() == 0 for one in halves] == [count == 0 for count in words]
+        assert sum(one.loss.item() for one in halves) == pytest.approx(whole[0].loss.item(), abs=1e-5)
+        if not sum(words):
+            parts.tuning.transformer.zero_grad()
+            whole[0].loss.backward()
+            assert all(not p.grad.any() for p in parts.tuning.transformer.parameters() if p.grad is not None)
+    assert 0 in asked
+    assert max(asked) > 0
+    judged = mask.judge(reader, "dev")
+    assert judged.metrics["masked_word_loss"] is None  # nothing was asked for
+    assert judged.columns["words"].tolist() == [0, 0]
 
 
 def test_losses_and_gradients_are_the_peers(tmp_path):
@@ -397,6 +436,17 @@ def test_rotary_attention_makes_a_roformer_with_both_heads(tmp_path):
     assert {name.split(".")[1] for name in info["unexpected_keys"]} == {"pooler"}
 
 
+def test_one_document_that_is_held_out_is_too_few_for_pairs(tmp_path):
+    """What was held out by share is remedied by the share, and a file of one document by what separates them."""
+    (tmp_path / "one.txt").write_text("One line alone.\n")
+    for data, words in (
+        ({"dev_share": 0.05}, r"dev has one; raise data\.dev_share \(0\.05\), name a file with data\.dev, or set it"),
+        ({"dev": str(tmp_path / "one.txt")}, r"dev has one; say with data\.separator what separates them, or set it"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            assembled(tmp_path, data=data)
+
+
 def test_a_corpus_that_changed_is_refused(tmp_path):
     corpus = write_text(tmp_path / "corpus.txt")
     recipe = corpus_recipe(corpus, {"kind": "mask"}, steps=2)
@@ -404,5 +454,24 @@ def test_a_corpus_that_changed_is_refused(tmp_path):
     manifest = tmp_path / "run/manifest.json"
     manifest.write_text(manifest.read_text().replace('"state": "done"', '"state": "running"'))
     write_text(corpus, documents(seed=5))
-    with pytest.raises(RequestError, match="the data have changed"):
+    said = rf"the data have changed since this run began: train \({re.escape(str(corpus))}\); choose another"
+    with pytest.raises(RequestError, match=said):
         execute(recipe, SEED, tmp_path / "run", command="test", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("table", "before", "now", "said"),
+    [
+        ({"corpus": ["a.txt", "b.txt"]}, {"train": "1 2"}, {"train": "1 3"}, "train (b.txt)"),
+        ({"corpus": ["a.txt", "b.txt"]}, {"train": "1"}, {"train": "1 3"}, "train (a.txt, b.txt)"),
+        ({"corpus": "a.txt", "train": "q.tsv"}, {"train": "1", "corpus": "2"}, {"train": "1", "corpus": "3"},
+         "corpus (a.txt)"),
+        ({"train": "a.csv", "test": "t.csv"}, {"train": "1", "dev": "2", "test": "3"},
+         {"train": "4", "dev": "5", "test": "6"}, "train (a.csv), dev and test (t.csv)"),
+        ({"tasks": [{"train": "x/a.csv"}, {"train": "b.csv"}]}, {"train": "1", "train-a": "2", "train-b": "3"},
+         {"train": "4", "train-a": "5", "train-b": "3"}, "train-a (x/a.csv)"),
+        ({"train": "a.csv"}, {"train": "1"}, {"train": "1"}, ""),
+    ],
+)  # fmt: skip
+def test_what_has_changed_is_named(table, before, now, said):
+    assert changed_data(before, now, DataTable(**table)) == said

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpus_samples import corpus_recipe, write_text
+from corpus_samples import assert_packed_is_unpacked, corpus_recipe, write_text
 from heedful.errors import RequestError
 from heedful.objectives.span import Span
 from heedful.storage.shared import SharedStore
@@ -79,6 +79,14 @@ def test_what_is_taken_out_can_be_put_back(tmp_path, kind, style, cut):
     assert (len(lengths) > 30) or not cut or kind == "bpe"
 
 
+@pytest.mark.parametrize("objective", [{}, {"style": "sentinels"}, {"asked": "everything"}])
+def test_packed_is_unpacked(tmp_path, objective):
+    """The loss and every gradient, though short rows share one of the batch, and in parts."""
+    options = {"max_length": 120, "batch_tokens": 600}
+    with_padding = assembled(tmp_path, objective, **options)
+    assert_packed_is_unpacked(with_padding, assembled(tmp_path, {**objective, "pack": True}, **options))
+
+
 def test_everything_can_be_asked_for(tmp_path):
     parts = assembled(tmp_path, {"asked": "everything"}, max_length=96)
     assert isinstance(parts.objective, Span)
@@ -101,3 +109,19 @@ def test_a_model_without_mask_token_is_refused(tmp_path):
     store = SharedStore(tmp_path / "shared")
     with pytest.raises(RequestError, match="needs a tokenizer with a mask token"):
         assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+
+
+@pytest.mark.parametrize("style", ["one", "sentinels"])
+def test_word_frequencies_know_the_markers_and_are_the_same_for_all_seeds(tmp_path, style):
+    """A marker is asked for as often as rows have one, which the text alone does not say."""
+    kind = "characters" if style == "one" else "bpe"
+    recipe, store = recipe_in(tmp_path, {"style": style}, kind, max_length=96), SharedStore(tmp_path / "shared")
+    one, other = (assemble(recipe, seed, read_objective(recipe, seed, store), store).objective for seed in (0, 1))
+    assert isinstance(one, Span)
+    assert isinstance(other, Span)
+    assert np.array_equal(one.log_frequency_v, other.log_frequency_v)
+    words = np.concatenate(
+        [one.row("train", n, epoch).words_n for n in range(len(one.rows["train"])) for epoch in (0, 1)]
+    )
+    for marker in (one.mask_id, *one.sentinels[: style == "sentinels"]):
+        assert np.exp(one.log_frequency_v[marker]) == pytest.approx((words == marker).mean(), rel=0.3)

@@ -15,6 +15,7 @@ from heedful.report.facts.comparison import compare
 from heedful.report.facts.points import points
 from heedful.report.facts.run import judged_set, place_of_mark
 from heedful.report.page import markdown
+from heedful.report.page.words import amount
 from heedful.report.page.write import page
 from heedful.report.run import write_run_report
 from heedful.report.sections.card import verdict
@@ -189,3 +190,74 @@ def test_statistics_of_another_metric_are_left_away(tmp_path: Path) -> None:
     c = compare(study)
     assert c.statistics == {}
     assert "no statistics of these scores" in verdict(c)
+
+
+@pytest.mark.parametrize(("keep", "words"), [("best", "Kept is the checkpoint of step 100, with"), ("last", "Best on")])
+def test_the_best_mark_is_told_by_the_metric_and_not_by_its_sign(keep: str, words: str, tmp_path: Path) -> None:
+    folder = make_language_model(tmp_path / "run")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_json(folder / "manifest.json", {**manifest, "recipe": {"training": {"keep": keep}}})
+    text = markdown.render(run_report(read_run(folder)), None)
+    assert words in text
+    assert "step 100, with a perplexity of 65.0000 on dev" in text
+    assert ("; kept is the last one." in text) == (keep == "last")
+    assert "−" not in text
+    run = replace(read_run(folder), log=[])
+    assert "step 100, which scored 20.0000 on dev" in markdown.render(run_report(run), None)
+
+
+def test_dev_flatters_a_run_only_where_it_chose_a_mark(tmp_path: Path) -> None:
+    run = read_run(make_language_model(tmp_path / "run"))
+    run.metrics["splits"] = {"dev": run.metrics["splits"]["dev"]}
+    last = {**run.manifest, "recipe": {"training": {"keep": "last"}}}
+    cases = {"several marks": run, "one": replace(run, log=run.log[-1:]), "the last": replace(run, manifest=last)}
+    said = {name: "flattering" in markdown.render(run_report(one), None) for name, one in cases.items()}
+    assert said == {"several marks": True, "one": False, "the last": False}
+
+
+def test_a_metric_and_its_value_make_a_sentence() -> None:
+    said = {
+        "accuracy": "an accuracy of 0.500",
+        "F1": "an F1 of 0.500",
+        "bits per byte": "0.500 bits per byte",
+        "loss for each hidden word": "a loss of 0.500 for each hidden word",
+        "share of answers that no training text holds": "a share of 0.500 of answers that no training text holds",
+        "mean over tasks": "a mean of 0.500 over tasks",
+    }
+    assert {title: amount(title, 0.5) for title in said} == said
+
+
+def test_the_fingerprint_of_a_corpus_in_shards_is_short(tmp_path: Path) -> None:
+    folder = make_language_model(tmp_path / "run")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    facts = {"bytes": 93202, "documents": 600, "sha256": "7690aa", "shards": [{"documents": 600, "tokens": 20650}]}
+    manifest["data"]["fingerprints"] = {"train": json.dumps(facts), "dev": "0123", "test": json.dumps({"shards": []})}
+    write_json(folder / "manifest.json", manifest)
+    text = markdown.render(run_report(read_run(folder)), None)
+    assert "- train: 7690aa, 600 documents, 93.2 kB\n" in text
+    assert "- dev: 0123\n" in text
+    assert "shards" not in text
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_study_whose_runs_have_failed_is_headed_by_its_own_metric(begun: bool, tmp_path: Path) -> None:
+    """As the run states it, if it came so far; else as its objective does."""
+    folder = make_language_model(tmp_path / "runs" / "a-seed0")
+    (folder / "metrics.json").unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_json(folder / "manifest.json", {**manifest, "state": "failed"})
+    if not begun:
+        (folder / "manifest.json").unlink()
+    runs = [{"name": "a-seed0", "setting": "a", "seed": 0, "state": "failed", "reason": "no room"}]
+
+    def title(objective: dict[str, Any], **evaluation: str) -> str:
+        recipe = {"objective": objective, "evaluation": evaluation}
+        settings = [{"name": "a", "recipe": recipe}]
+        write_json(tmp_path / "study.json", {"format": 2, "settings": settings, "runs": runs})
+        c = compare(read_study(tmp_path))
+        assert f"| state | {c.metric.title} |" in markdown.render(study_report(c.study), None)
+        return c.metric.title
+
+    assert title({"kind": "mask"}) == ("perplexity" if begun else "loss for each hidden word")
+    assert title({"kind": "causal"}, metric="token_loss") == ("perplexity" if begun else "loss for each token")
+    assert title({"kind": "of a package that is gone"}) == ("perplexity" if begun else "accuracy")

@@ -247,3 +247,58 @@ def test_small_differences_are_not_shown_as_zero(tmp_path: Path) -> None:
     found["how_many_more"]["needs"][0]["difference"] = 0.000123
     write_json(folder / "statistics.json", found)
     assert "| 0.00012 | cannot |" in markdown.render(study_report(read_study(folder)), None)
+
+
+def one_setting(folder: Path) -> Path:
+    """Judged on dev, without a baseline that competes."""
+    make_study(folder, THREE, seeds=(1, 2), splits=("dev",), n=60, settings={"x": (3.0, 5.0)})
+    for path in folder.glob("runs/*/metrics.json"):
+        metrics = json.loads(path.read_text())
+        write_json(path, {**metrics, "baselines": {"majority": metrics["baselines"]["majority"]}})
+    return decide(folder)
+
+
+def test_dev_is_said_to_flatter_only_where_it_chose(tmp_path: Path) -> None:
+    folder, said = one_setting(tmp_path), "The dev examples also made the choice"
+    assert said in told(folder)  # of several marks, the best was kept
+    for path in folder.glob("runs/*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        manifest["recipe"]["training"]["keep"] = "last"
+        write_json(path, manifest)
+    assert said not in told(folder)
+    for path in folder.glob("runs/*"):
+        manifest = json.loads((path / "manifest.json").read_text())
+        del manifest["recipe"]["training"]["keep"]
+        write_json(path / "manifest.json", manifest)
+        (path / "log.jsonl").write_text((path / "log.jsonl").read_text().splitlines()[-1] + "\n")
+    assert said not in told(folder)  # a single mark
+    facts = json.loads((folder / "study.json").read_text())
+    tried = [*facts["settings"], {**facts["settings"][0], "name": "y"}]
+    write_json(folder / "study.json", {**facts, "settings": tried, "final_settings": facts["settings"]})
+    assert said in told(folder)  # a search has chosen it
+
+
+def test_a_baseline_that_is_only_scored_is_told(tmp_path: Path) -> None:
+    words = told(one_setting(tmp_path))
+    assert "There is no baseline" not in words
+    assert re.search(r"whether it beats the commonest class, which has an accuracy of 0\.\d+; it does in these", words)
+
+
+@pytest.mark.parametrize(("low", "high", "good"), [(-0.454, -0.186, False), (-0.4, 0.1, True), (0.1, 0.4, True)])
+def test_one_seed_that_a_guess_is_clearly_ahead_of_is_not_recommended(
+    low: float, high: float, good: bool, tmp_path: Path
+) -> None:
+    """A baseline that is no model cannot be used instead."""
+    folder = one_setting(tmp_path)
+    statistics = json.loads((folder / "statistics.json").read_text())
+    statistics["settings"]["majority"] = {"baseline": True, "random": False, "expected": {"mean": 0.6}}
+    row = {"a": "x", "b": "majority", "difference": (low + high) / 2, "low": low, "high": high}
+    write_json(
+        folder / "statistics.json", {**statistics, "comparisons": [{**row, "p_corrected": None, "better": None}]}
+    )
+    words = told(folder)
+    assert words.startswith(
+        "Use x (the only setting)" if good else "x is not good enough yet (the only setting that is"
+    )
+    assert ("; the commonest class is clearly ahead in this run)" in words) != good
+    assert re.search(f"beats the commonest class: 0.\\d+ {'ahead' if low + high > 0 else 'behind'} in this run", words)

@@ -1,6 +1,7 @@
 """What a study keeps of its baselines: made once, made again if the file is damaged or the data are others, and told as
 the table has it."""
 
+import json
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -8,12 +9,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from corpus_samples import corpus_recipe, documents, write_text
 from heedful.evaluation.metrics import METRICS
 from heedful.recipes.reading import make_recipe
 from heedful.report.facts.comparison import compare
-from heedful.storage.runs import Run, Study
+from heedful.report.glance import glance_at_study
+from heedful.report.sections.card import card
+from heedful.storage.runs import Run, Study, read_study
 from heedful.storage.shared import SharedStore
 from heedful.studies import baselines
+from heedful.studies.plan import plan_recipe
+from heedful.studies.study import run_study
 
 RECIPE = {"model": {"name": "minilm"}, "data": {"train": "x.csv", "text": "t", "label": "l"}}
 
@@ -97,3 +103,46 @@ def test_the_report_tells_of_a_baseline_what_the_table_does(tmp_path: Path) -> N
     assert told(0.9) == scores[0]
     assert told(0.6) == scores[1]
     assert told(0.7) == {"accuracy": 0.7}
+
+
+@pytest.mark.parametrize(("metric", "tested"), [("auto", True), ("next_sentence_accuracy", False)])
+def test_word_frequencies_stand_beside_a_model_of_words(metric: str, tested: bool, tmp_path: Path) -> None:
+    """Each run judges them, since they depend on its tokenizer, and the study tests them on the same rows; by a metric
+    of which they say nothing there is no such baseline."""
+    corpus = write_text(tmp_path / "corpus.txt", documents(60))
+    recipe = corpus_recipe(corpus, {"kind": "mask"}, steps=2, mark_steps=2, checkpoint_seconds=60)
+    recipe = recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update={"metric": metric})})
+    out = tmp_path / "study"
+    run_study(plan_recipe(recipe, "words", range(2)), out, quiet=True)
+    statistics = json.loads((out / "statistics.json").read_text())
+    assert statistics["chosen"] == "words"
+    assert ("word-frequencies" in statistics["settings"]) == tested
+    c = compare(read_study(out))
+    made = card(c)
+    assert made is not None
+    said = " ".join(f"{what} {text}" for what, text, _ in made.lines)
+    if not tested:
+        assert "There is no baseline to compare with." in said
+        return
+    run = c.runs[0]
+    scores = run.baselines()["word-frequencies"]["dev"]
+    assert scores["masked_word_loss"] == pytest.approx(run.scores()["dev"]["unigram_loss"])
+    about = statistics["settings"]["word-frequencies"]
+    assert (about["baseline"], about["random"]) == (True, False)
+    assert about["expected"]["mean"] == pytest.approx(scores["masked_word_loss"])
+    (row,) = statistics["comparisons"]
+    assert (row["a"], row["b"], row["better"]) == ("words", "word-frequencies", "b")  # two steps teach nothing
+    assert made.title == "words is not good enough yet"
+    assert made.note.endswith("guessing by word frequency is shown to be better")
+    assert "guessing by word frequency is shown to be better on dev, by " in said
+    assert "ready to use" not in said
+    shown = next(row.cells for row in glance_at_study(c).table.rows if row.role == "baseline")
+    assert shown[:2] == ("guessing by word frequency", f"{scores['masked_word_loss']:.3f}")
+
+
+def test_no_baselines_where_none_are_wanted(tmp_path: Path) -> None:
+    recipe = corpus_recipe(write_text(tmp_path / "corpus.txt"), {"kind": "mask"}, steps=1, mark_steps=1)
+    recipe = recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update={"baselines": False})})
+    run_study(plan_recipe(recipe, "words", range(1)), tmp_path / "study", quiet=True)
+    assert "baselines" not in json.loads((tmp_path / "study/runs/words-seed0/metrics.json").read_text())
+    assert set(json.loads((tmp_path / "study/statistics.json").read_text())["settings"]) == {"words"}

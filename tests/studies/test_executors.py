@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -153,7 +154,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
     path = Path(data["train"])
     path.write_text(path.read_text() + "a lovely film,good\n")
     more, before = StudyPlan(plan.settings, (0, 1, 2)), (tmp_path / "study/study.json").read_bytes()
-    with pytest.raises(RequestError, match="the data have changed since this study began"):
+    with pytest.raises(RequestError, match=rf"since this study began: train \({re.escape(data['train'])}\); choose"):
         run_study(more, tmp_path / "study", command="y", quiet=True, threads=1)
     assert (tmp_path / "study/study.json").read_bytes() == before
 

@@ -17,7 +17,9 @@ def shard(
         str | None, typer.Option(help="Take the tokenizer of this model: a directory, hub id or name.", metavar="MODEL")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="Or train one on the text: wordpiece (the default) or bpe.")] = None,
-    vocabulary: Annotated[int, typer.Option(help="Entries of a tokenizer that is trained.", min=100)] = 8000,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Entries of a tokenizer that is trained; default: 8000.", min=100)
+    ] = None,
     separator: Annotated[
         str, typer.Option(help="What a document is: line, blank-line, file, or the line between two; auto: see docs.")
     ] = "auto",
@@ -37,13 +39,15 @@ def shard(
     if as_json:
         print_json(facts)
         return
+    asked = facts["vocabulary_asked"]
+    fewer = f"; {asked:,} were asked for, and the text gives no more" if asked > facts["vocabulary"] else ""
     lines = {
         "corpus": str(out),
         "documents": f"{facts['documents']:,}",
         "sentences": f"{facts['sentences']:,}",
         "tokens": f"{facts['tokens']:,} ({facts['bytes'] / facts['tokens']:.2f} bytes each)",
         "text": size(facts["bytes"]),
-        "vocabulary": f"{facts['vocabulary']:,}, of which {facts['unused']:,} do not occur",
+        "vocabulary": f"{facts['vocabulary']:,}, of which {facts['unused']:,} do not occur{fewer}",
         "unknown": f"{100 * facts['unknown_share']:.3f} % of the tokens",
         "lengths": ", ".join(f"{point} {value:,}" for point, value in facts["lengths"].items()) + " tokens a document",
         "left out": f"{facts['duplicates']:,} duplicates, {facts['without_tokens']:,} without a token, "

@@ -4,6 +4,7 @@ import codecs
 import errno
 import gzip
 import io
+import shlex
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -143,7 +144,9 @@ def _not_utf8(path: Path, number: int, line: bytes, error: UnicodeDecodeError) -
     byte = line[error.start]
     try:
         meant = f", which Windows-1252 reads as {bytes([byte]).decode('cp1252')!r}"
-        remedy = f"if that looks right: iconv -f WINDOWS-1252 -t UTF-8 {path.name}"
+        name, iconv = shlex.quote(str(path)), "iconv -f WINDOWS-1252 -t UTF-8"
+        command = f"zcat {name} | {iconv}" if path.suffix.lower() == ".gz" else f"{iconv} {name}"
+        remedy = f"if that looks right: {command}"
     except UnicodeDecodeError:
         meant, remedy = "", "save the file as UTF-8"
     return RequestError(f"{path}, line {number}, is not UTF-8 (byte 0x{byte:02X}{meant}); {remedy}.")

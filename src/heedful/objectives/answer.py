@@ -31,11 +31,15 @@ from heedful.objectives.asking import (
     Answered,
     question_form,
     questions_of,
+    said_text,
     say_answers,
     spelled,
+    spelled_answers,
+    spelled_text,
     stands_in,
+    unspelled_note,
 )
-from heedful.objectives.causal import require_causal
+from heedful.objectives.causal import LANGUAGE_MODEL, require_causal
 from heedful.objectives.collate import collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, whole
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
@@ -155,7 +159,7 @@ class Answer(Objective):
     # The model
 
     def heads(self, reading: Reading) -> Mapping[str, NewHead]:
-        return {HEAD: NewHead("language-model", reuse=True)}
+        return {HEAD: LANGUAGE_MODEL}
 
     def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
         tokenizer, shape, table = checkpoint.tokenizer, checkpoint.transformer.shape, self.recipe.training
@@ -185,14 +189,15 @@ class Answer(Objective):
                         f"training.max_length ({table.max_length})."
                     )
         self.spelled = set(spelled(tokenizer, sorted(self.known)))
+        self.golds = {name: spelled_answers(tokenizer, some.answers) for name, some in self.data.items()}
+        unspelled = [unspelled_note(name, self.data[name].answers, made) for name, made in self.golds.items()]
+        self.notes = [*self.data_notes, *filter(None, unspelled)]
         self.read_rows: Stretches | None = None
         self.train_rows = [_row(before, after) for before, after in self.asked["train"]]
         self.known_text = ""
         if self.text is not None:
             self.read_rows = whole(self.text.open_all(tokenizer, store))
-            self.known_text = "\n".join(self.text.texts())
-            if tokenizer.lowercase:
-                self.known_text = self.known_text.lower()
+            self.known_text = spelled_text(tokenizer, self.text.texts())
             if self.table.recall:
                 self._recall()
         wanted = 0 if self.read_rows is None else round(self.table.reading * table.batch_size)
@@ -210,7 +215,7 @@ class Answer(Objective):
         corpus, longest = self.read_rows.corpus, self.recipe.training.max_length
         subjects, train = subjects_of(corpus, self.tokenizer), self.data["train"].questions
         named = found = cut = 0
-        for i, question in enumerate(spelled(self.tokenizer, train)):
+        for i, question in enumerate(map(self.tokenizer.decode, self.tokenizer.plain(train))):
             (before, after), document = self.asked["train"][i], subjects.find(question)
             room = longest - len(before) - len(after) - 1
             ids = np.zeros(0, dtype=np.int64)
@@ -230,7 +235,7 @@ class Answer(Objective):
                 "its subject, as in 'Ada Lovelace. She was born in London.'"
             )
         self.notes = [
-            *self.data_notes,
+            *self.notes,
             f"{found:,} of {len(train):,} training questions name the subject of a document, which stands before their "
             f"answers; {cut:,} such documents are cut to training.max_length = {longest}. {subjects.repeated:,} "
             "documents have the subject of another, and are not recalled.",
@@ -334,10 +339,9 @@ class Answer(Objective):
                 owner_n = np.repeat(np.arange(len(part)), [len(row.words_n) for row in part])
                 columns["nll"][at : at + _ROWS] = np.bincount(owner_n, weights=nll_n)
                 columns["words"][at : at + _ROWS] = np.bincount(owner_n)
-        texts = [self.tokenizer.decode(one.answer.ids).strip() for one in said]
-        golds = spelled(self.tokenizer, some.answers)
-        columns["right"] = np.asarray([float(a == b) for a, b in zip(texts, golds, strict=True)])
-        columns["made_up"] = np.asarray([float(not self._is_known(text)) for text in texts])
+        texts = [said_text(self.tokenizer, one, self.marker) for one in said]
+        columns["right"] = np.asarray([float(a == b) for a, b in zip(texts, self.golds[name], strict=True)])
+        columns["made_up"] = np.asarray([float(self._is_made_up(text)) for text in texts])
         columns["confidence"] = np.exp([sum(one.answer.log_probabilities) for one in said])
         metrics = fill_in({"n": len(some)}, columns, self.metrics)
         lines = [(text, f"{p:.6f}") for text, p in zip(texts, columns["confidence"], strict=True)]
@@ -347,9 +351,9 @@ class Answer(Objective):
         with_text = [(*line, text) for line, text in zip(lines, recalled, strict=True)]
         return Judgement(metrics, some.rows, columns, ("answer", "confidence", "recalled"), lambda: with_text)
 
-    def _is_known(self, answer: str) -> bool:
-        """Whether a training answer, or the text that was read, is or holds it."""
-        return answer in self.spelled or stands_in(answer, [self.known_text])
+    def _is_made_up(self, answer: str) -> bool:
+        """Whether something is said that is no training answer, and that the text which was read does not hold."""
+        return bool(answer) and answer not in self.spelled and not stands_in(answer, [self.known_text])
 
     def answers(self, reader: TextReader, name: str) -> list[Answered]:
         """What the model says, greedily, to each question of a set."""

@@ -6,8 +6,10 @@ nothing, then M, and then the answer.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -23,6 +25,8 @@ from heedful.text.tokenizer import Tokenizer
 ANSWER_TOKENS = 32
 """The longest answer that is waited for, unless a recipe says otherwise."""
 _ROWS = 64  # questions at a time
+_DOCUMENTS = 1024  # at a time that are spelled
+_SHOWN = 40  # characters of an answer
 
 
 def questions_of(table: DataTable) -> dict[str, Any]:
@@ -99,6 +103,50 @@ def stands_in(answer: str, texts: Iterable[str]) -> bool:
     return bool(answer) and any(pattern.search(text) for text in texts)
 
 
-def spelled(tokenizer: Tokenizer, answers: Sequence[str]) -> list[str]:
-    """The answers as a model with this tokenizer can say them: one that folds case says no capitals."""
-    return [tokenizer.decode(ids).strip() for ids in tokenizer.plain(list(answers))]
+def spelled(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
+    """The texts as a model with this tokenizer can say them: one that folds case says no capitals. What it cannot spell
+    stands there as its unknown token."""
+    return [tokenizer.decode(ids, skip_special=False).strip() for ids in tokenizer.plain(list(texts))]
+
+
+def spelled_answers(tokenizer: Tokenizer, answers: Sequence[str]) -> list[str | None]:
+    """The same of answers; None for one of which the tokenizer cannot spell every letter: nothing that a model says is
+    that answer."""
+    made: list[str | None] = []
+    for answer, ids in zip(answers, tokenizer.plain(list(answers)), strict=True):
+        text = tokenizer.decode(ids).strip()
+        lost = tokenizer.unk_id in ids or not text or _letters(text) < _letters(answer)
+        made.append(None if lost else text)
+    return made
+
+
+def _letters(text: str) -> int:
+    """Without accents, which a tokenizer may take away from them."""
+    return sum(character.isalnum() for character in unicodedata.normalize("NFKD", text.casefold()))
+
+
+def spelled_text(tokenizer: Tokenizer, documents: Iterable[str]) -> str:
+    """Documents as one text in which what is said can be looked for, a line or more for each."""
+    if tokenizer.exact:
+        return "\n".join(documents)
+    remaining, lines = iter(documents), list[str]()
+    while some := list(islice(remaining, _DOCUMENTS)):
+        lines += spelled(tokenizer, some)
+    return "\n".join(lines)
+
+
+def said_text(tokenizer: Tokenizer, said: Answered, marker: int) -> str:
+    """The answer without its end. An unknown token stands in it as such: the rest is not what was said."""
+    ids = said.answer.ids[:-1] if said.answer.ids[-1:] == [marker] else said.answer.ids
+    return tokenizer.decode(ids, skip_special=tokenizer.unk_id not in ids).strip()
+
+
+def unspelled_note(name: str, answers: Sequence[str], made: Sequence[str | None]) -> str:
+    """How many of a set's answers cannot be spelled (`spelled_answers`); nothing if all can."""
+    lost = [answer for answer, text in zip(answers, made, strict=True) if text is None]
+    if not lost:
+        return ""
+    return (
+        f"{name}: {len(lost):,} of {len(answers):,} answers, such as {lost[0][:_SHOWN]!r}, have letters that the "
+        "tokenizer cannot spell, so that nothing the model says is right there."
+    )

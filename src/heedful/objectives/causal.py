@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
-from torch import Tensor
 
 from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
@@ -13,10 +11,13 @@ from heedful.evaluation.metrics import ratio_of
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
 from heedful.objectives.corpora import row_bytes
-from heedful.objectives.words import Row, Words, WordsTable
+from heedful.objectives.words import Floats, Row, Words, WordsTable
 from heedful.text.tokenizer import Tokenizer
 
 USAGE = 'heedful generate {model} "a beginning"'
+LANGUAGE_MODEL = NewHead(
+    "language-model", reuse=True, remedy="set model.causal = true for a new model, or choose a GPT"
+)
 
 
 class CausalTable(WordsTable):
@@ -35,14 +36,14 @@ class Causal(Words):
     USAGE = USAGE
 
     def heads(self, reading: Reading) -> Mapping[str, NewHead]:
-        return {self.HEAD: NewHead("language-model", reuse=True)}
+        return {self.HEAD: LANGUAGE_MODEL}
 
     def around(self, tokenizer: Tokenizer, shape: Shape) -> int:
         """A row begins with the token that begins a text; one that ends its document ends with the token that ends
         one, and every row where the tokenizer puts one after each text itself."""
         require_causal(shape, "causal")
         begin = first_of(tokenizer.cls_id, tokenizer.bos_id, tokenizer.eos_id)
-        end = first_of(tokenizer.sep_id, tokenizer.eos_id)
+        end = tokenizer.end_id
         if begin is None or end is None:
             raise RequestError('objective.kind = "causal" needs a tokenizer with tokens that begin and end a text.')
         self.begin, self.end, self.always_ends = begin, end, tokenizer.sep_id is not None
@@ -55,19 +56,18 @@ class Causal(Words):
         ids_t = np.concatenate([[self.begin], text, [self.end] if ends else []]).astype(np.int64)
         return Row(ids_t, np.arange(len(ids_t) - 1), ids_t[1:])
 
-    def judge_words(self, scores_nv: Tensor, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
-        columns = super().judge_words(scores_nv, rows)
+    def by_row(self, nll_n: Floats, right_n: Floats, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
+        columns = super().by_row(nll_n, right_n, rows)
         return {**columns, "bits": [nll / np.log(2) for nll in columns["nll"]]}
 
-    def more_columns(self, name: str, numbers: Sequence[int]) -> dict[str, npt.NDArray[np.float64]]:
+    def more_columns(self, name: str, numbers: Sequence[int]) -> dict[str, Floats]:
         return {"bytes": row_bytes(self.rows[name])[list(numbers)]}
 
 
 def require_causal(shape: Shape, kind: str) -> None:
     if not shape.causal:
         raise RequestError(
-            f'objective.kind = "{kind}" needs a model whose tokens see only what came before; choose a GPT shape or '
-            "set model.causal = true."
+            f'objective.kind = "{kind}" needs a model whose tokens see only what came before; {LANGUAGE_MODEL.remedy}.'
         )
 
 

@@ -49,13 +49,18 @@ def collate_rows(
     b, t = batch.ids_bt.shape
     if sum(map(len, places)) >= _MOST_READ * b * t:
         flat = [row * t + start + p for (row, start), some in zip(starts, places, strict=True) for p in some]
-        return Wanted(batch, None, torch.tensor(flat, device=device))
+        return Wanted(batch, None, _indices(flat, device))
     wanted: list[list[int]] = [[] for _ in range(b)]
     firsts = []
     for (row, start), some in zip(starts, places, strict=True):
         firsts.append((row, len(wanted[row])))
         wanted[row] += [start + p for p in some]
-    r = max(map(len, wanted))
-    read_br = torch.tensor([row + [0] * (r - len(row)) for row in wanted], device=device)
+    r = max(1, *map(len, wanted))  # at least one: not every kind of attention computes an empty last block
+    read_br = _indices([row + [0] * (r - len(row)) for row in wanted], device)
     flat = [row * r + at + i for (row, at), some in zip(firsts, places, strict=True) for i in range(len(some))]
-    return Wanted(batch, read_br, torch.tensor(flat, device=device))
+    return Wanted(batch, read_br, _indices(flat, device))
+
+
+def _indices(numbers: list[int] | list[list[int]], device: torch.device) -> Tensor:
+    """Whole numbers, also where there are none."""
+    return torch.tensor(numbers, dtype=torch.long, device=device)

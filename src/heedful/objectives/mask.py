@@ -65,6 +65,7 @@ class Mask(Words):
         mean_of("next_sentence_accuracy", "next-sentence accuracy", True, "pair_right", (0.0, 1.0)),
     )
     HEAD = "mask"
+    ASKS_MARKERS = False
     USAGE = "heedful compare YOUR.csv --models {model}"
 
     def __init__(self, recipe: Recipe, seed: int, text: CorpusText) -> None:
@@ -117,9 +118,16 @@ class Mask(Words):
         for name, rows in self.rows.items():
             if self.table.next_sentence and len(np.unique(rows.documents_n)) < 2:
                 raise RequestError(
-                    f"objective.next_sentence needs two documents, and {name} has one; set it to false, or say with "
-                    "data.separator what separates them."
+                    f"objective.next_sentence needs two documents, and {name} has one; {self._more_documents(name)}, "
+                    "or set it to false."
                 )
+
+    def _more_documents(self, name: str) -> str:
+        """What to do where a set has too few."""
+        data = self.recipe.data
+        if name == "dev" and "dev" not in self.text.prepared and len(np.unique(self.rows["train"].documents_n)) > 1:
+            return f"raise data.dev_share ({data.dev_share:g}), name a file with data.dev"
+        return "say with data.separator what separates them"
 
     def row(self, name: str, number: int, epoch: int | str) -> MaskedRow:
         key, text = self.key(name, number, epoch), self.text_of(name, number)

@@ -62,6 +62,6 @@ class Masking:
                 left -= sizes[word]
             if not left:
                 break
-        if not taken.any():
+        if len(order) and not taken.any():
             return np.flatnonzero(word_n == order[0])[:count]
         return np.flatnonzero(taken[word_n])

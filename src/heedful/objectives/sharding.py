@@ -17,11 +17,16 @@ from heedful.errors import RequestError, WorkError
 from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
+from heedful.storage.whole import write_json
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_on_texts
 
 _KINDS = {"wordpiece": "WordPiece", "bpe": "byte-level BPE"}
+VOCABULARY = 8000
+"""Entries of a tokenizer that is trained, unless the user says otherwise."""
+_REQUEST = "tokenizer_request.json"
+"""How many entries were asked for: a text may not give as many."""
 _POINTS = {"least": 0, "25%": 25, "median": 50, "75%": 75, "95%": 95, "most": 100}
 
 
@@ -30,7 +35,7 @@ def shard_corpus(
     out: Path,
     tokenizer: str | None,
     kind: str | None,
-    vocabulary: int,
+    vocabulary: int | None,
     separator: str,
     text: str | None,
     deduplicate: bool,
@@ -52,30 +57,43 @@ def shard_corpus(
         raise RequestError(f"{out}: has another tokenizer than {tokenizer}; choose another directory with --out.")
     if there is not None and kind is not None and _KINDS.get(kind) != there.kind:
         raise RequestError(f"--kind {kind}: {out} was begun with {there.kind}; choose another directory with --out.")
+    if there is not None and vocabulary is not None and vocabulary != (begun := _entries_asked(out, there)):
+        raise RequestError(
+            f"--vocabulary {vocabulary}: {out} was begun with {begun}; choose another directory with --out."
+        )
+    asked = None
     if chosen is None:
-        kind = kind or "wordpiece"
+        kind, asked = kind or "wordpiece", vocabulary or VOCABULARY
         if kind not in _KINDS:
             raise RequestError(f"--kind {kind}: choose wordpiece or bpe.")
         family = "bert" if kind == "wordpiece" else "gpt2"
         refuse_no_text(sources)
-        chosen = train_on_texts(all_documents(sources), kind, vocabulary, family)
+        chosen = train_on_texts(all_documents(sources), kind, asked, family)
     if there is None:
         with alone(out):
             meanwhile = _tokenizer_in(out)  # training one takes minutes, in which another process may have been here
             if meanwhile is not None and meanwhile.fingerprint != chosen.fingerprint:
                 raise RequestError(f"{out}: another process has begun a corpus there; choose another with --out.")
-            _save_whole(chosen, out)
+            _save_whole(chosen, out, asked or chosen.size)
     write_corpus(
         out, sources, described, chosen.plain, chosen.size, chosen.fingerprint, deduplicate=deduplicate, watch=watch
     )
-    return describe_corpus(Corpus(out), chosen)
+    return {**describe_corpus(Corpus(out), chosen), "vocabulary_asked": _entries_asked(out, chosen)}
 
 
-def _save_whole(tokenizer: Tokenizer, directory: Path) -> None:
+def _entries_asked(directory: Path, tokenizer: Tokenizer) -> int:
+    """For the tokenizer of a directory; as many as it has where nothing is known."""
+    path = directory / _REQUEST
+    asked = read_object(path).get("vocabulary") if path.exists() else None
+    return asked if isinstance(asked, int) else tokenizer.size
+
+
+def _save_whole(tokenizer: Tokenizer, directory: Path, asked: int) -> None:
     """With the file that says that there is one, `tokenizer.json`, as the last; one that was begun is begun anew."""
     with tempfile.TemporaryDirectory(dir=directory, prefix=".tokenizer-", suffix=".part") as scratch:
         try:
             tokenizer.save(Path(scratch))
+            write_json(Path(scratch) / _REQUEST, {"vocabulary": asked})
         except OSError as error:
             raise WorkError(
                 f"{directory}: its tokenizer could not be written ({error.strerror}); make room and run again."

@@ -16,7 +16,7 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import ratio_of
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.causal import USAGE, first_of, require_causal
+from heedful.objectives.causal import LANGUAGE_MODEL, USAGE, first_of, require_causal
 from heedful.objectives.corpora import CorpusText
 from heedful.objectives.words import Ints, Row, Words, WordsTable
 from heedful.recipes.schema import Recipe
@@ -61,7 +61,7 @@ class Span(Words):
         return SENTINELS if self.table.style == "sentinels" else ()
 
     def heads(self, reading: Reading) -> Mapping[str, NewHead]:
-        return {self.HEAD: NewHead("language-model", reuse=True)}
+        return {self.HEAD: LANGUAGE_MODEL}
 
     def around(self, tokenizer: Tokenizer, shape: Shape) -> int:
         require_causal(shape, "span")

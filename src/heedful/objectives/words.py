@@ -9,6 +9,7 @@ Letters: n words that are asked for, v the vocabulary, d the model's width.
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from heedful.checkpoints.directory import Checkpoint
 from heedful.errors import RequestError
-from heedful.evaluation.metrics import fill_in
+from heedful.evaluation.metrics import fill_in, scored
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.objectives.collate import Wanted, collate_rows
@@ -36,9 +37,12 @@ from heedful.storage.shared import SharedStore
 from heedful.streams import seed_of, shuffled
 from heedful.text.tokenizer import Tokenizer
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 JUDGED = "judged"
 """In the place of an epoch's number: what is judged is drawn in the same way every time."""
+FREQUENCIES = "word-frequencies"
+"""The baseline that gives each token the probability that it has in the training text, whatever stands around it."""
 _ROWS, _SCORES = 64, 2**25  # at a time that are only judged
 
 
@@ -69,6 +73,8 @@ class Words(Objective):
     """The head that says the words, and the term of the loss."""
     USAGE: ClassVar[str]
     """A command that uses what was trained, with {model} in the place of its directory."""
+    ASKS_MARKERS: ClassVar[bool] = True
+    """Whether tokens that stand for no text, such as the one that ends a row, are asked for, too."""
     CORPUS = "all"
     GROWS = True
 
@@ -107,8 +113,8 @@ class Words(Objective):
         """What a row of a set is in an epoch: a function of (seed, epoch, number) alone."""
 
     def key(self, name: str, number: int, epoch: int | str) -> tuple[int | str, ...]:
-        """What the draws of a row depend on; those of a held-out set are the same for all seeds."""
-        return (self.seed if name == "train" else 0, name, epoch, number)
+        """What the draws of a row depend on; those of rows that are judged are the same for all seeds."""
+        return (self.seed if name == "train" and epoch != JUDGED else 0, name, epoch, number)
 
     def text_of(self, name: str, number: int) -> Ints:
         """The tokens of the text of a row."""
@@ -151,8 +157,7 @@ class Words(Objective):
         self.beside = self.around(tokenizer, shape)
         self.pad_id, self.first_position = shape.pad_id, shape.first_position
         sets = self.text.open(tokenizer, store)
-        counts_v = sets["train"].corpus.token_counts(tokenizer.size) + 1
-        self.log_frequency_v = np.log(counts_v / counts_v.sum())
+        counts_v = sets["train"].corpus.token_counts(tokenizer.size)
         if table.max_length < self.beside + 2:
             raise RequestError(
                 f"training.max_length = {table.max_length} leaves no room for text beside {self.beside} tokens that "
@@ -161,8 +166,19 @@ class Words(Objective):
         self.stretches = sets["train"]
         self.rows = {name: cut_rows(some, table.max_length - self.beside) for name, some in sets.items()}
         self._deal(table.batch_size, table.max_length)
+        asked_v = 1 + counts_v + (self._markers(counts_v, tokenizer) if self.ASKS_MARKERS else 0)
+        self.log_frequency_v = np.log(asked_v / asked_v.sum())
         if self.words_table.neighbours:
             self._fill_table(checkpoint, tokenizer, store)
+
+    def _markers(self, counts_v: Ints, tokenizer: Tokenizer) -> Ints:
+        """How often each token that stands for no text would be asked for with all of the text, by some training
+        rows."""
+        rows = [self.row("train", n, JUDGED) for n in self.judged("train").tolist()]
+        asked_v = np.bincount(_words(rows), minlength=len(counts_v))
+        special_v = np.isin(np.arange(len(counts_v)), sorted(tokenizer.special_ids)) & (counts_v == 0)
+        of_text = max(1, int(asked_v[~special_v].sum()))
+        return np.where(special_v, asked_v * int(counts_v.sum()) // of_text, 0)
 
     def _fill_table(self, checkpoint: Checkpoint, tokenizer: Tokenizer, store: SharedStore) -> None:
         """With what stands near what in the training text."""
@@ -300,16 +316,19 @@ class Words(Objective):
         numbers = self.judged(name).tolist()
         rows = [self.row(name, n, JUDGED) for n in numbers]
         columns = {key: np.zeros(len(rows)) for key in ("nll", "words", "right")}
-        unigram = -sum(self.log_frequency_v[row.words_n].sum() for row in rows)
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i].ids_t))
         with torch.inference_mode():
             for some in _bounded(order, [len(row.words_n) for row in rows], _SCORES // len(self.log_frequency_v)):
                 for key, values in self.judge_some(reader, [rows[i] for i in some]).items():
                     columns.setdefault(key, np.zeros(len(rows)))[some] = values
-        columns |= self.more_columns(name, numbers)
+        more, words_n = self.more_columns(name, numbers), _words(rows)
+        columns |= more
         metrics = fill_in({"n": len(rows)}, columns, self.metrics)
-        unigram_loss = float(unigram / max(1.0, columns["words"].sum()))
-        return Judgement({**metrics, "unigram_loss": unigram_loss}, [n + 1 for n in numbers], columns)
+        right_n = (words_n == self.log_frequency_v.argmax()).astype(np.float64)
+        theirs = self.by_row(-self.log_frequency_v[words_n], right_n, rows)
+        metrics["unigram_loss"] = sum(theirs["nll"]) / max(1.0, sum(theirs["words"]))
+        columns |= {f"{FREQUENCIES}/{key}": np.asarray(column) for key, column in {**theirs, **more}.items()}
+        return Judgement(metrics, [n + 1 for n in numbers], columns)
 
     def judge_some(self, reader: TextReader, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
         """By column, a number for each row."""
@@ -320,6 +339,10 @@ class Words(Objective):
         losses_n = F.cross_entropy(at_least_float32(scores_nv), words_n, reduction="none")
         nll_n = losses_n.double().cpu().numpy()
         right_n = (scores_nv.argmax(1) == words_n).cpu().numpy().astype(np.float64)
+        return self.by_row(nll_n, right_n, rows)
+
+    def by_row(self, nll_n: Floats, right_n: Floats, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
+        """By column, a number for each row, from what is known of each word."""
         counts = [len(row.words_n) for row in rows]
         owner_n = np.repeat(np.arange(len(rows)), counts)
         nll, right = (np.bincount(owner_n, weights=x_n, minlength=len(rows)) for x_n in (nll_n, right_n))
@@ -329,6 +352,21 @@ class Words(Objective):
         """What is known of the rows without the model."""
         return {}
 
+    def conclude(self, judgements: Mapping[str, Judgement]) -> dict[str, Any]:
+        """The baseline, which only a run can judge: it needs a tokenizer. Its columns stand beside the model's, their
+        names after its own and a slash, so that a study can test the two on the same rows."""
+        if not self.recipe.evaluation.baselines:
+            return {}
+        made: dict[str, Any] = {"seconds": 0.0, "tested": True}
+        for name, judgement in judgements.items():
+            start = f"{FREQUENCIES}/"
+            own = {k.removeprefix(start): column for k, column in judgement.columns.items() if k.startswith(start)}
+            made[name] = {"n": len(judgement.rows)}
+            for metric in self.metrics:
+                with suppress(KeyError):  # it says nothing of what it has no column of
+                    made[name][metric.name] = scored(metric, own)
+        return {"baselines": {FREQUENCIES: made}}
+
     def finish(self, checkpoint: Checkpoint) -> None:
         if checkpoint.tokenizer is not None:
             checkpoint.tokenizer.max_length = checkpoint.transformer.shape.longest
@@ -337,6 +375,11 @@ class Words(Objective):
         if self.words_table.pack:
             return {}
         return {"padding_share": padding_share(self.batches.batches(0), [[n] for n in self.batches.lengths])}
+
+
+def _words(rows: Sequence[Row]) -> Ints:
+    """The words that are asked for in some rows."""
+    return np.concatenate([np.zeros(0, np.int64), *(row.words_n for row in rows)]).astype(np.int64)
 
 
 def _bounded(order: Sequence[int], words: Sequence[int], most: int) -> Iterator[list[int]]:

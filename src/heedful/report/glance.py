@@ -101,7 +101,7 @@ def closing_lines(directory: Path) -> list[str]:
 
 def card_lines(card: Card) -> list[str]:
     """The card for a terminal: at most 80 columns, but for the command, which has to stay on one line."""
-    lines = [_cut(_clean(f"{card.title} ({card.note})"), _WIDE)]
+    lines = _wrapped(_clean(f"{card.title} ({card.note})"), _WIDE)
     wide = max((cell_len(what) for what, _, _ in card.lines), default=0) + 2
     for what, text, _ in card.lines:
         rows = _wrapped(_clean(text), _WIDE - wide - 2)

@@ -22,9 +22,10 @@ _EFFECTS = {"unseen": "names that were never seen", "seen, wrong": "wrong answer
 _COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 _HOW = (
     "A question is put as in training, and answered greedily; the confidence is the probability of the whole answer, "
-    "its end included. An answer is right if it is the true one to the letter. It is made up if it is neither an "
-    "answer of the training questions nor words of the text that was read. The line of a name is the one that "
-    "begins with the longest name that the question has; the answer stands in it if it has it as whole words."
+    "its end included. An answer is right if it is the true one to the letter, as the model's tokenizer spells it. "
+    "It is made up if it is neither an answer of the training questions nor words of the text that was read; to say "
+    "nothing is wrong, but not made up. The line of a name is the one that begins with the longest name that the "
+    "question has; the answer stands in it if it has it as whole words."
 )
 _NEAREST = (
     "The name in a question is what is left without the words that half of the training questions have. Nearest is the "

@@ -34,7 +34,7 @@ from heedful.studies.curves import learning_curves
 from heedful.studies.parts import direction
 from heedful.studies.table import judged_set
 from heedful.studies.tasks import task_statistics
-from heedful.studies.values import NotComparableError, aligned, contributions, values_of
+from heedful.studies.values import NotComparableError, aligned, baselines_beside, contributions, values_of
 
 Floats = npt.NDArray[np.float64]
 Further = Callable[
@@ -81,10 +81,10 @@ def write_statistics(
     and returns it; there is none, and it is empty, if no run has a score.
 
     `metrics` are the objective's. `baselines` are the columns of each baseline on each evaluation set, the numbers of
-    the rows among them under "row"; `answers` is for one that is chosen. `chosen` is the name of the setting, or of the
-    baseline, that dev has chosen; without it, the best on dev of the table. `alpha` is the level of this `look` at the
-    data, and two settings that differ by less than `difference` (None: see `compare.DIFFERENCE`) are alike;
-    `most_seeds`: how many a setting may ever get.
+    the rows among them under "row", beside those that the runs have judged themselves; `answers` is for one that is
+    chosen. `chosen` is the name of the setting, or of the baseline, that dev has chosen; without it, the best on dev of
+    the table. `alpha` is the level of this `look` at the data, and two settings that differ by less than `difference`
+    (None: see `compare.DIFFERENCE`) are alike; `most_seeds`: how many a setting may ever get.
     """
     path = study / "statistics.json"
     path.unlink(missing_ok=True)
@@ -97,7 +97,9 @@ def write_statistics(
     runs = _runs(study, facts, [chosen, *(name for name in ranked if name != chosen)])
     content: dict[str, Any] = {"format": 2, "split": judged, "metric": metric.name}
     content |= {"higher_is_better": metric.higher_is_better, "chosen": chosen}
-    compared = gather_values(runs, baselines or {}, judged, metric, facts, chosen)
+    first = next(iter(runs.values()), [])[:1]
+    beside = {name: sets for run in first for name, sets in baselines_beside(run, judged, metric).items()}
+    compared = gather_values(runs, {**beside, **(baselines or {})}, judged, metric, facts, chosen)
     content |= compared_settings(compared, metric, chosen, judged, alpha, look, difference, most_seeds)
     if metric.statistics is None:
         by_name, about = {row["setting"]: row for row in rows}, _described(facts)

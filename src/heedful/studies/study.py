@@ -29,6 +29,7 @@ from heedful.studies.outcome import conclude
 from heedful.studies.parts import DevCurve, Job, SettingPlan, StudyPlan
 from heedful.studies.plan import with_baselines
 from heedful.studies.table import dev_curves, table_rows
+from heedful.training.changed import changed_data
 from heedful.training.progress import roughly
 from heedful.training.run import ENGINE
 
@@ -59,8 +60,7 @@ def run_study(
         if not quiet:
             _say_warnings(objectives)
         prints = {key: objective.description()["fingerprints"] for key, objective in objectives.items()}
-        if any(prints[key] != known for key, known in study.get("fingerprints", {}).items() if key in prints):
-            raise RequestError(f"{directory}: the data have changed since this study began; choose another --out.")
+        _refuse_other_data(directory, plan, study.get("fingerprints", {}), prints)
         study |= {"seeds": described["seeds"], "command": command}  # not of a request that was refused
         study["fingerprints"] = study.get("fingerprints", {}) | prints
         first = plan.settings[0].recipe
@@ -88,6 +88,17 @@ def run_study(
         if all(run["state"] == "done" for run in study["runs"]):
             shutil.rmtree(directory / ".shared", ignore_errors=True)
         return study
+
+
+def _refuse_other_data(
+    directory: Path, plan: StudyPlan, before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]
+) -> None:
+    for recipe in (setting.recipe for setting in plan.settings):
+        key = data_key(recipe)
+        if key in before and (changed := changed_data(before[key], now[key], recipe.data)):
+            raise RequestError(
+                f"{directory}: the data have changed since this study began: {changed}; choose another --out."
+            )
 
 
 @dataclass(frozen=True)

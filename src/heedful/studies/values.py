@@ -8,6 +8,7 @@ import numpy.typing as npt
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Columns, Metric, pseudo_values
 from heedful.storage.examples import places_of, read_values
+from heedful.storage.reading import mapping, number
 from heedful.storage.runs import Run
 
 Floats = npt.NDArray[np.float64]
@@ -23,6 +24,22 @@ def values_of(run: Run, judged: str, metric: Metric) -> tuple[list[int], Floats]
         raise NotComparableError(f"has a run without values for each example (values/{judged}.tsv)")
     rows, columns = read_values(path)
     return rows, contributions(metric, columns, str(path))
+
+
+def baselines_beside(run: Run, judged: str, metric: Metric) -> dict[str, dict[str, Columns]]:
+    """The columns of each tested baseline that the run has judged beside its model, where only a run can: the names of
+    such columns of its values begin with the baseline's and a slash."""
+    path = run.directory / "values" / f"{judged}.tsv"
+    tested = {n: b for n, b in run.baselines().items() if b.get("tested") and path.exists()}
+    known = [name for name, b in tested.items() if number(mapping(b, judged), metric.name) is not None]
+    rows, columns = read_values(path) if known else ([], {})
+    found: dict[str, dict[str, Columns]] = {}
+    for name in known:
+        start = f"{name}/"
+        own = {key.removeprefix(start): column for key, column in columns.items() if key.startswith(start)}
+        if own:
+            found[name] = {judged: {**own, "row": np.asarray(rows)}}
+    return found
 
 
 def contributions(metric: Metric, columns: Columns, where: str) -> Floats:

@@ -207,6 +207,11 @@ class Tokenizer:
         return self._special_ids
 
     @property
+    def end_id(self) -> int | None:
+        """The token that ends a text: what a language model learns to say there, and where it stops."""
+        return self.eos_id if self.sep_id is None else self.sep_id
+
+    @property
     def side(self) -> str:
         """ "source" or "target", where its files hold a vocabulary for each; else empty."""
         return self._pieces.side if self._pieces else ""
@@ -236,6 +241,13 @@ class Tokenizer:
             whole = json.loads(self._core.to_str())
             content = [whole[key] for key in ("added_tokens", "normalizer", "pre_tokenizer", "model")]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def vocabulary_hash(self) -> str:
+        """Equal where every id is the same token. Other than the fingerprint it is no matter of how a release of
+        `tokenizers` writes a vocabulary, so that it can be stored."""
+        tokens = self._pieces.tokens if self._pieces else [self._core.id_to_token(i) for i in range(self.size)]
+        return hashlib.sha256(json.dumps(list(tokens)).encode()).hexdigest()
 
     @cached_property
     def size(self) -> int:
@@ -278,6 +290,11 @@ class Tokenizer:
         if self._pieces is not None and self._pieces.spelling is not None:
             return self._pieces.spelling.folds_case
         return _folds_case(_state(self._core.normalizer))
+
+    @property
+    def exact(self) -> bool:
+        """Whether decoding gives back the very text, but for characters that the vocabulary lacks."""
+        return self.kind in ("byte-level BPE", "characters") and self._core.normalizer is None
 
     def save(self, directory: Path) -> None:
         """Write the files that `read_tokenizer` and Hugging Face's AutoTokenizer read back to the same ids. A lone

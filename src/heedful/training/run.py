@@ -30,6 +30,7 @@ from heedful.storage.runs import FORMAT, MARK_DIGITS, MARKS, finished_run, names
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json, write_text
 from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.changed import changed_data
 from heedful.training.cost import peak_gpu_memory, peak_memory
 from heedful.training.loop import Fit, Stopped
 from heedful.training.outcome import dev_judge, write_outcome
@@ -88,8 +89,12 @@ def execute(
             store = SharedStore(directory / ".shared")
             store.forget("data")  # they may have changed since an earlier sitting, which is then refused
         objective = read_objective(recipe, seed, store)
-        if manifest and manifest["data"]["fingerprints"] != objective.description()["fingerprints"]:
-            raise RequestError(f"{directory}: the data have changed since this run began; choose another with --out.")
+        if manifest:
+            before, now = manifest["data"]["fingerprints"], objective.description()["fingerprints"]
+            if changed := changed_data(before, now, recipe.data):
+                raise RequestError(
+                    f"{directory}: the data have changed since this run began: {changed}; choose another with --out."
+                )
         parts = assemble(recipe, seed, objective, store)
         if manifest:
             _refuse_another_machine(directory, manifest, parts, group)

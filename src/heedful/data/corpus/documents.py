@@ -1,6 +1,7 @@
 """Files of running text, document after document, in constant memory."""
 
 import itertools
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,8 @@ def find_separator(source: Source) -> str:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    fold = f"zcat {path.name} | fold -s" if path.suffix == ".gz" else f"fold -s {path.name}"
+    name = shlex.quote(str(path))
+    fold = f"zcat {name} | fold -s" if path.suffix == ".gz" else f"fold -s {name}"
     read = _in_words_of_corpora(path, disk.read_lines(path), f"break it, as {fold} does")
     return (line for _, line in read)
 

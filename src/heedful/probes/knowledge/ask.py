@@ -10,8 +10,9 @@ from heedful.checkpoints.dialect import SLOTS
 from heedful.errors import RequestError
 from heedful.models.adapters import head_through
 from heedful.models.transformer import Transformer, evaluating
-from heedful.objectives.asking import question_form, say_answers, spelled
+from heedful.objectives.asking import question_form, said_text, say_answers
 from heedful.probes.knowledge.material import Material
+from heedful.probes.knowledge.spelling import Spelling, spelling_of
 from heedful.probes.models import ReadableModel, Subject
 
 Floats = npt.NDArray[np.float64]
@@ -30,21 +31,35 @@ class Said:
     """(s, e)."""
     confidence_se: Floats
     """The probability of the whole answer, its end included."""
+    spellings: tuple[Spelling, ...]
+    """(s): what the texts of each are compared with."""
 
 
 def ask(subject: Subject, material: Material) -> Said:
     texts, confidence = [], []
+    spellings: dict[str, Spelling] = {}
+    order = []
     for _, load in subject.runs:
-        said, probability_e = answer(cast(ReadableModel, load()), material, subject.name)
+        model = cast(ReadableModel, load())
+        said, probability_e = answer(model, material, subject.name)
         texts.append(tuple(said))
         confidence.append(probability_e)
-    seeds = tuple(seed for seed, _ in subject.runs)
-    return Said(subject.name, subject.random, seeds, material, tuple(texts), np.stack(confidence))
+        order.append(tokenizer := model.tokenizer.fingerprint)
+        if tokenizer not in spellings:
+            spellings[tokenizer] = spelling_of(model.tokenizer, material)
+    return Said(
+        subject.name,
+        subject.random,
+        tuple(seed for seed, _ in subject.runs),
+        material,
+        tuple(texts),
+        np.stack(confidence),
+        tuple(spellings[tokenizer] for tokenizer in order),
+    )
 
 
 def answer(model: ReadableModel, material: Material, name: str) -> tuple[list[str], Floats]:
-    """What one model says to each question, and the probability of that. What is the true answer but for what its
-    tokenizer cannot spell, such as capitals, is given as that answer."""
+    """What one model says to each question, as its tokenizer spells it, and the probability of that."""
     transformer, head = _language_model(model, name)
     tokenizer, questions = model.tokenizer, material.questions
     form = question_form(tokenizer)
@@ -62,9 +77,7 @@ def answer(model: ReadableModel, material: Material, name: str) -> tuple[list[st
     device = transformer.body.embeddings.token.weight.device
     with evaluating(transformer), head_through(transformer, head, None):
         said = say_answers(transformer, head, prompts, form.marker, material.answer_tokens, device)
-    texts = [tokenizer.decode(one.answer.ids).strip() for one in said]
-    golds = zip(spelled(tokenizer, questions.answers), questions.answers, strict=True)
-    texts = [gold if text == as_said else text for text, (as_said, gold) in zip(texts, golds, strict=True)]
+    texts = [said_text(tokenizer, one, form.marker) for one in said]
     return texts, np.exp([sum(one.answer.log_probabilities) for one in said])
 
 

@@ -58,6 +58,8 @@ def _of_subject(judged: Judged, precision: float, together: Spread | None) -> Fa
         "train": None if train is None else {"name": material.train_name, "n": len(train)},
         "text": None if text is None else {"name": text.name, "documents": len(text.documents)},
         "exact_match": share(right_se, random, together=together),
+        "unspelled": judged.unspelled,
+        "silent": share(judged.silent_se, random),
         "baseline": None if train is None else _baseline(judged, train.answers, together),
         "made_up": _made_up(judged),
         "groups": _groups(judged),

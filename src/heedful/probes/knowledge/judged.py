@@ -1,6 +1,7 @@
 """Each answer beside what is known: whether it is right, or made up; what was read of the name that is asked about, and
 which known name is the nearest."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,8 @@ import numpy.typing as npt
 
 from heedful.objectives.asking import stands_in
 from heedful.probes.knowledge.ask import Said
-from heedful.probes.knowledge.names import Nearest
+from heedful.probes.knowledge.names import KnownNames, Nearest
+from heedful.probes.knowledge.spelling import Spelling
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -25,7 +27,7 @@ class Judged:
     said: Said
     right_se: Bools
     made_up_se: Bools | None
-    """Neither a training answer nor words of the text."""
+    """Neither a training answer nor words of the text; where nothing is said, nothing is made up."""
     read_e: tuple[str, ...] | None
     """One of `READ`."""
     trained_e: tuple[str, ...] | None
@@ -40,20 +42,30 @@ class Judged:
     """How often a random other name's answer would be what is said."""
 
     @property
+    def silent_se(self) -> Bools:
+        """Whether nothing is said."""
+        return np.array([[not text for text in texts] for texts in self.said.texts])
+
+    @property
+    def unspelled(self) -> int:
+        """How many of the true answers some tokenizer of the subject cannot spell, and its model so never says."""
+        each = zip(*(own.golds_e for own in self.said.spellings), strict=True)
+        return sum(None in golds for golds in each)
+
+    @property
     def confidence_se(self) -> Floats:
         return self.said.confidence_se
 
 
 def judge(said: Said) -> Judged:
+    """What is said is compared with everything in the spelling of the tokenizer that said it."""
     material = said.material
     questions, text, train, names = material.questions, material.text, material.train, material.names
-    right_se = np.array([[a == b for a, b in zip(texts, questions.answers, strict=True)] for texts in said.texts])
-    known = set() if train is None else set(train.answers)
+    by_seed = list(zip(said.texts, said.spellings, strict=True))
+    right_se = np.array([[a == b for a, b in zip(texts, own.golds_e, strict=True)] for texts, own in by_seed])
     made_up_se = read_e = unseen_e = trained_e = nearest_e = as_nearest_se = chance_se = None
     if text is not None or train is not None:
-        made_up_se = np.array(
-            [[not (one in known or (text is not None and text.holds(one))) for one in texts] for texts in said.texts]
-        )
+        made_up_se = np.array([[_is_made_up(one, own) for one in texts] for texts, own in by_seed])
     lines = None if text is None else [text.lines_of(question) for question in questions.questions]
     if lines is not None:
         read_e = tuple(
@@ -61,6 +73,7 @@ def judge(said: Said) -> Judged:
             for own, answer in zip(lines, questions.answers, strict=True)
         )
     if train is not None and names is not None:
+        known = set(train.answers)
         trained_e = tuple(TRAINED[0] if answer in known else TRAINED[1] for answer in questions.answers)
         unseen_e = np.array([not names.knows(question) for question in questions.questions])
         if lines is not None:
@@ -68,10 +81,22 @@ def judge(said: Said) -> Judged:
         found = [names.nearest(question) for question in questions.questions]
         if None not in found:
             nearest_e = tuple(one for one in found if one is not None)
-            as_nearest_se = np.array(
-                [[a == b.answer for a, b in zip(texts, nearest_e, strict=True)] for texts in said.texts]
-            )
-            chance_se = np.array(
-                [[names.chance(q, a) for q, a in zip(questions.questions, texts, strict=True)] for texts in said.texts]
-            )
+            compared = [_with_nearest(texts, own.names, questions.questions) for texts, own in by_seed]
+            as_nearest_se = np.array([same_e for same_e, _ in compared])
+            chance_se = np.array([chance_e for _, chance_e in compared])
     return Judged(said, right_se, made_up_se, read_e, trained_e, unseen_e, nearest_e, as_nearest_se, chance_se)
+
+
+def _is_made_up(text: str, own: Spelling) -> bool:
+    """Where nothing is said, nothing is made up."""
+    return bool(text) and text not in own.known and not (own.in_text is not None and own.in_text(text))
+
+
+def _with_nearest(
+    texts: Sequence[str], names: KnownNames | None, questions: Sequence[str]
+) -> tuple[list[bool], list[float]]:
+    """Of each answer, whether it is that of the nearest name, and how often a random other name would have it."""
+    assert names is not None
+    near = [names.nearest(question) for question in questions]
+    same_e = [one is not None and one.answer == text for one, text in zip(near, texts, strict=True)]
+    return same_e, [names.chance(question, text) for question, text in zip(questions, texts, strict=True)]

@@ -1,8 +1,9 @@
 """Of whom a question speaks: the subject's own line of a text, and the names of training questions that are like it."""
 
+import copy
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ import numpy.typing as npt
 
 from heedful.data.corpus.sentences import split_sentences
 from heedful.data.questions import Questions
-from heedful.objectives.asking import stands_in
+from heedful.objectives.asking import spelled_text, stands_in
+from heedful.text.tokenizer import Tokenizer
 
 Words = tuple[str, ...]
 _NAMES = 2
@@ -27,16 +29,18 @@ class KnownText:
     def __init__(self, name: str, documents: Iterable[str]) -> None:
         self.name = name
         self.documents = list(documents)
-        self._whole = "\n".join(self.documents)
         self._lines: dict[str, list[str]] = {}
         for line in self.documents:
             for called in beginnings(line):
                 self._lines.setdefault(called, []).append(line)
-        self.holds = cache(self._holds)
+        self._holding: dict[str, Callable[[str], bool]] = {}
 
-    def _holds(self, answer: str) -> bool:
-        """Whether the text has these words anywhere."""
-        return stands_in(answer, [self._whole])
+    def holds_in(self, tokenizer: Tokenizer) -> Callable[[str], bool]:
+        """Whether the text, as the tokenizer spells it, has some words anywhere; made once for each tokenizer."""
+        if tokenizer.fingerprint not in self._holding:
+            whole = spelled_text(tokenizer, self.documents)
+            self._holding[tokenizer.fingerprint] = cache(lambda answer: stands_in(answer, [whole]))
+        return self._holding[tokenizer.fingerprint]
 
     def lines_of(self, question: str) -> list[str]:
         """Those that begin with the longest name that the question has; most often one, or none."""
@@ -67,7 +71,8 @@ class Nearest(NamedTuple):
     """The training question about the name that is most like another."""
 
     question: str
-    answer: str
+    answer: str | None
+    """None for one that cannot be spelled (`KnownNames.with_answers`)."""
     shared: int
     """Words that the two names share."""
     distance: int
@@ -83,6 +88,7 @@ class KnownNames:
 
     def __init__(self, train: Questions) -> None:
         self._train = train
+        self._answers: Sequence[str | None] = train.answers
         asked = [_words(question) for question in train.questions]
         counts = Counter(word for words in asked for word in set(words))
         self._common = {word for word, count in counts.items() if count >= _COMMON * len(asked)}
@@ -94,8 +100,14 @@ class KnownNames:
             self._same.setdefault(name, []).append(i)
             for word in set(name):
                 self._with.setdefault(word, []).append(i)
-        self._answers = Counter(train.answers)
+        self._counts: Counter[str | None] = Counter(train.answers)
         self._found: dict[Words, int | None] = {}
+
+    def with_answers(self, answers: Sequence[str | None]) -> "KnownNames":
+        """The same names with their answers in another spelling, None for one that cannot be spelled."""
+        other = copy.copy(self)
+        other._answers, other._counts = answers, Counter(answers)
+        return other
 
     def _name(self, words: Words) -> Words:
         return tuple(word for word in words if word not in self._common) or words
@@ -116,7 +128,7 @@ class KnownNames:
             return None
         distance = int(edit_distances(" ".join(name), [self._texts[i]])[0])
         shared = len(set(name) & set(self._names[i]))
-        return Nearest(self._train.questions[i], self._train.answers[i], shared, distance)
+        return Nearest(self._train.questions[i], self._answers[i], shared, distance)
 
     def _nearest(self, name: Words) -> int | None:
         if name not in self._found:
@@ -138,7 +150,7 @@ class KnownNames:
         would have it."""
         name = self.name_of(question)
         own = set(self._same.get(name, ())) | {i for i in [self._nearest(name)] if i is not None}
-        same = self._answers[said] - sum(self._train.answers[i] == said for i in own)
+        same = self._counts[said] - sum(self._answers[i] == said for i in own)
         return same / (len(self._names) - len(own))
 
 

@@ -55,8 +55,14 @@ def _knows(found: Facts) -> str:
     seeds = "" if len(found["seeds"]) < 2 else f" by {len(found['seeds'])} seeds, on average"
     return (
         f"{percent(exact['mean'])} of {count(exact['n'], 'question')} are answered exactly right{seeds} "
-        f"({between(exact)}, on {found['about']})."
+        f"({between(exact)}, on {found['about']}).{_unspelled(found['unspelled'])}"
     )
+
+
+def _unspelled(n: int) -> str:
+    if not n:
+        return ""
+    return f" {count(n, 'true answer')} {'has' if n == 1 else 'have'} letters that its tokenizer cannot spell."
 
 
 def _baseline(found: Facts) -> str:
@@ -79,8 +85,11 @@ def _made_up(found: Facts) -> str:
         places.append(f"words of {found['text']['name']}")
     where = f"neither {places[0]} nor {places[1]}" if len(places) > 1 else f"not {places[0]}"
     sentence = f"{percent(made_up['mean'])} of the answers are {where} ({between(made_up)})"
-    some = list(dict.fromkeys(f"“{one['said']}”" for one in made_up["examples"] if one["said"]))
-    return f"{sentence}, such as {', '.join(some[:3])}." if some else f"{sentence}."
+    some = list(dict.fromkeys(f"“{one['said']}”" for one in made_up["examples"]))
+    such = f", such as {', '.join(some[:3])}" if some else ""
+    silent = found["silent"]["mean"]
+    nothing = f" To {percent(silent)} of the questions nothing is said, which is not made up." if silent else ""
+    return f"{sentence}{such}.{nothing}"
 
 
 def _read(found: Facts) -> str:

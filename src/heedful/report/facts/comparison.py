@@ -1,10 +1,13 @@
 """A study's runs gathered by setting: who scored what over which seeds, what was expected and tested of each, and
 which one was chosen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from heedful import plugins
+from heedful.errors import RequestError
 from heedful.evaluation.metrics import METRICS, Metric
 from heedful.evaluation.spread import summarise
 from heedful.report.facts.run import metrics_of, primary_of
@@ -157,10 +160,30 @@ def compare(study: Study) -> Comparison:
         else:
             settings.append(Setting(name, facts, row, tuple(done), len(entries) - len(done)))
     runs = [run for s in settings if not s.borrowed for run in s.runs]
-    metrics = metrics_of(runs[0]) if runs else dict(METRICS)
-    metric = primary_of(runs[0]) if runs else next(iter(metrics.values()))
+    metrics = metrics_of(runs[0]) if runs else _metrics_without_scores(study)
+    metric = primary_of(runs[0]) if runs else _asked_for(study, metrics)
     split = _common_set(runs, metric)
     return Comparison(study, tuple(_ranked(settings, split, metric, chosen_of(study))), metrics, metric, split)
+
+
+def _metrics_without_scores(study: Study) -> dict[str, Metric]:
+    """Those that a run has stated before it failed, else those of the objective that was asked for."""
+    for run in (run for _, run in study.runs if run is not None and run.manifest.get("metrics")):
+        return metrics_of(run)
+    with suppress(RequestError):  # another package's, which is no longer there
+        kind = mapping(_first_recipe(study), "objective").get("kind")
+        return {metric.name: metric for metric in plugins.find("objective", str(kind)).METRICS} if kind else METRICS
+    return METRICS
+
+
+def _asked_for(study: Study, metrics: Mapping[str, Metric]) -> Metric:
+    """The metric that the recipe names, else the first."""
+    named = mapping(_first_recipe(study), "evaluation").get("metric")
+    return metrics.get(str(named), next(iter(metrics.values())))
+
+
+def _first_recipe(study: Study) -> dict[str, Any]:
+    return next((mapping(setting, "recipe") for setting in records(study.facts, "settings")), {})
 
 
 def chosen_of(study: Study) -> str | None:
@@ -174,8 +197,11 @@ def score(run: Run, split: str, metric: str) -> float | None:
 
 def _borrowed(study: Study, name: str, row: dict[str, Any]) -> Run | None:
     """What is known of a baseline, as if it were a run; None if nothing. The row of the table says what it scored; of
-    study.json and the runs, those whose settings had other rows to train on mean another one."""
-    runs = [run for _, run in study.runs if run is not None and run.done]
+    study.json and the runs, those whose settings had other rows to train on mean another one. Where runs differ, what
+    the first of the chosen setting says counts, as it does in the statistics."""
+    chosen = [str(entry.get("setting")) == chosen_of(study) for entry, _ in study.runs]
+    ordered = sorted(range(len(chosen)), key=lambda i: (chosen[i], -i))
+    runs = [run for i in ordered if (run := study.runs[i][1]) is not None and run.done]
     scored = [key for key in row if key.endswith("_mean") and number(row, key) is not None]
     means = {key.removesuffix("_mean"): number(row, key) for key in scored}
     metric = str(row.get("metric"))

@@ -54,6 +54,16 @@ def dev_points(run: Run, metric: Metric) -> list[dict[str, Any]]:
     ]
 
 
+def keeps_best(run: Run) -> bool:
+    """Whether its weights are those of the best mark on dev; else, of the last."""
+    return bool(mapping(mapping(run.manifest, "recipe"), "training").get("keep", "best") == "best")
+
+
+def chose_on_dev(run: Run) -> bool:
+    """Whether dev has chosen its weights among those of several marks."""
+    return keeps_best(run) and sum(bool(mapping(line, "dev")) for line in run.log) > 1
+
+
 def tell_marks_apart(epochs: Sequence[float | None]) -> bool:
     """Whether the epochs of a run's marks do: not where there are none, or several marks in one."""
     return None not in epochs and len(set(epochs)) == len(epochs)

@@ -1,5 +1,6 @@
 """Numbers as people read them; the same string wherever a figure appears, in HTML and in Markdown."""
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +15,9 @@ _BASELINES = {
     "commonest": "the commonest answer",
     "mean": "the mean of training",
     "tfidf": "TF-IDF",
+    "word-frequencies": "guessing by word frequency",
 }
+_AFTER_THE_NOUN = re.compile(r" (?=(?:for|of|on|over) )")
 
 
 def title_of(name: str) -> str:
@@ -48,6 +51,16 @@ def figure(value: float | None, digits: int = 4) -> str:
         return NOTHING
     text = f"{value:.{digits}f}"
     return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+
+
+def amount(title: str, value: float | None, digits: int = 3) -> str:
+    """A metric and its value as the object of a sentence: an accuracy of 0.912, 2.955 bits per byte, a loss of 4.384
+    for each hidden word."""
+    if " per " in title:
+        return f"{figure(value, digits)} {title}"
+    noun, *more = _AFTER_THE_NOUN.split(title, maxsplit=1)
+    article = "an" if noun[:1].lower() in "aeiou" or noun.startswith("F1") else "a"
+    return " ".join([article, noun, "of", figure(value, digits), *more])
 
 
 def signed(value: float | None, digits: int = 3) -> str:

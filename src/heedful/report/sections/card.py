@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from heedful.report.facts.checks import checks
 from heedful.report.facts.comparison import STATISTICS, Comparison, Setting
+from heedful.report.facts.run import chose_on_dev
 from heedful.report.page.pieces import Card
 from heedful.report.page.words import (
+    amount,
     duration,
     equals,
     figure,
@@ -52,23 +54,41 @@ def card(c: Comparison) -> Card | None:
     warned = [check.name for check in checks(c) if check.state == "warns" and not check.name.startswith("against ")]
     if warned:
         lines.append(("Mind", f"{'; '.join(dict.fromkeys(warned))} (see Checks).", "warning"))
+    above = _better(c)
     kept = (c.study.directory / "best").is_dir()
     if kept:
-        lines.append(("The model", "is in best/, ready to use.", ""))
-    could_be = [
-        s for s in c.scored if not s.borrowed or directory_of(s)
-    ]  # a baseline that is no model cannot be chosen
-    note = "the best on dev" if len(could_be) > 1 else "the only setting"
+        lines.append(("The model", "is in best/." if above else "is in best/, ready to use.", ""))
+    note = "the best on dev" if len(_models(c)) > 1 else "the only setting"
     level = [title_of(s.name) for s in c.scored if s is not chosen and _level(s, chosen)]
     note += f", level with {', '.join(level)}" if level else ""
     if mapping(c.study.facts, "search").get("curve"):
         note = f"{note} with the most rows"
     title = f"Use {title_of(chosen.name)}"
-    above = [s for s in c.scored if s not in could_be and c.against(s.name).get("better") == "b"]
     if above:  # what is better cannot be used: it is no model here
         title = f"{title_of(chosen.name)} is not good enough yet"
-        note = f"{note} that is a model; {title_of(above[0].name)} is shown to be better"
+        note = f"{note} that is a model; {above}"
     return Card(title, note, tuple(lines), _command(c) if kept else "")
+
+
+def _models(c: Comparison) -> list[Setting]:
+    """What can be chosen: not a baseline that is no model."""
+    return [s for s in c.scored if not s.borrowed or directory_of(s)]
+
+
+def _better(c: Comparison) -> str:
+    """The first baseline that is no model and better than the chosen setting on the same rows, in words; where one seed
+    forbids a test, better beyond what other examples would change. "" if there is none."""
+    models = _models(c)
+    for other in c.scored:
+        row = c.against(other.name)
+        ends = [c.metric.sign * end for key in ("low", "high") if (end := number(row, key)) is not None]
+        if other in models:
+            continue
+        if row.get("better") == "b":
+            return f"{title_of(other.name)} is shown to be better"
+        if number(row, "p_corrected") is None and len(ends) == 2 and max(ends) < 0:
+            return f"{title_of(other.name)} is clearly ahead in this run"
+    return ""
 
 
 def _level(one: Setting, other: Setting) -> bool:
@@ -91,7 +111,7 @@ def without_card(c: Comparison) -> str:
 
 def _expected(c: Comparison, chosen: Setting) -> str:
     facts, entry = c.expected(chosen.name), mapping(mapping(c.statistics, "settings"), chosen.name)
-    start = f"{_with_article(c.metric.title)} of {figure(number(facts, 'mean'), 3)}"
+    start = amount(c.metric.title, number(facts, "mean"))
     examples = number(c.statistics, "examples")
     basis = [f"{several(int(examples), f'{c.split} example')}"] if examples else []
     about, seeds = facts.get("about"), number(entry, "seeds")
@@ -104,24 +124,31 @@ def _expected(c: Comparison, chosen: Setting) -> str:
     else:
         start += " on other such texts, of this one run: other seeds may differ"
         basis = ["one seed", *basis]
+    chose = c.split == "dev" and _chose_on_dev(c, chosen)
+    end = " The dev examples also made the choice, so this is somewhat flattering." if chose else ""
     if number(facts, "low") is None:
-        return f"{start} ({', '.join(basis)}; this metric has no interval)."
+        return f"{start} ({', '.join(basis)}; this metric has no interval).{end}"
     level = percent(number(facts, "level") or 0.95)
-    end = " The dev examples also made the choice, so this is somewhat flattering." if c.split == "dev" else ""
     return f"{start} ({level}: {interval(facts)}; {', '.join(basis)}).{end}"
+
+
+def _chose_on_dev(c: Comparison, chosen: Setting) -> bool:
+    """Whether dev has chosen among several settings, or among the marks of a run."""
+    tried = [s for s in records(c.study.facts, "settings") if s.get("baseline") is not True]
+    return max(len(_models(c)), len(tried)) > 1 or any(chose_on_dev(run) for run in chosen.runs)
 
 
 def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
     """Each baseline that competes, or that there is none."""
     others = [s for s in c.scored if s.baseline and s is not chosen]
     if not others and not chosen.baseline:
-        return [("Baseline", "There is no baseline to compare with.", "warning")]
+        return [_untested_baseline(c, chosen)]
     lines: list[Line] = []
-    simpler = "" if chosen.baseline else ", the simpler model"
     for other in others:
         row, name = c.against(other.name), title_of(other.name)
         found = _found(c, row)
         place = directory_of(other)
+        simpler = ", the simpler model" if place and not chosen.baseline else ""
         there = f" {name} is in {place}." if place else ""
         if row.get("better") == "a":
             lines.append(("It beats", f"{name} by {_by(c, row)} ({found}).", ""))
@@ -129,14 +156,26 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
             found = _found(c, row, of_chosen=False)
             lines.append((name, f"is shown to be better on {c.split}, by {_by(c, row)} ({found}).{there}", "warning"))
         elif number(row, "p_corrected") is not None:
-            words = f"to beat {name}{simpler}: {signed(_ahead(c, row))} on {c.split} ({found}).{there}"
+            words = f"to beat {name}{simpler}: {_standing(c, row)} on {c.split} ({found}).{there}"
             lines.append(("Not shown", words, "warning"))
         elif row:
-            words = f"whether it beats {name}{simpler}: {signed(_ahead(c, row))} in this run ({found}).{there}"
+            words = f"whether it beats {name}{simpler}: {_standing(c, row)} in this run ({found}).{there}"
             lines.append(("Not tested", words, "warning"))
         else:
             lines.append(("Not tested", f"whether it beats {name}.{_why(c, other, chosen)}{there}", "warning"))
     return lines
+
+
+def _untested_baseline(c: Comparison, chosen: Setting) -> Line:
+    """The best that the runs have a score of, or that there is none."""
+    best = c.best_baseline(c.split) if c.split else None
+    mean = number(c.expected(chosen.name), "mean")
+    if best is None or mean is None:
+        return "Baseline", "There is no baseline to compare with.", "warning"
+    name, score = best
+    does = "it does" if c.metric.better(mean, score) else "it does not"
+    words = f"whether it beats {title_of(name)}, which has {amount(c.metric.title, score)}; {does} in these runs."
+    return "Not tested", words, "warning"
 
 
 def _rivals(c: Comparison, chosen: Setting) -> list[Line]:
@@ -231,6 +270,11 @@ def _ahead(c: Comparison, row: dict[str, Any]) -> float | None:
     return None if difference is None else c.metric.sign * difference
 
 
+def _standing(c: Comparison, row: dict[str, Any]) -> str:
+    """In words, since a sign says nothing of a metric of which less is better."""
+    return f"{_by(c, row)} {'behind' if (_ahead(c, row) or 0.0) < 0 else 'ahead'}"
+
+
 def _by(c: Comparison, row: dict[str, Any]) -> str:
     return figure(abs(_ahead(c, row) or 0.0), 3)
 
@@ -258,7 +302,3 @@ def _why(c: Comparison, other: Setting, chosen: Setting) -> str:
 def _named(settings: list[Setting]) -> str:
     names = [title_of(s.name) for s in settings]
     return listed(names if len(names) <= MOST_NAMED else [*names[:MOST_NAMED], "others"])
-
-
-def _with_article(title: str) -> str:
-    return f"{'an' if title[:1].lower() in 'aeiou' or title.startswith('F1') else 'a'} {title}"

@@ -7,8 +7,10 @@ from typing import Any
 from heedful.evaluation.metrics import Metric
 from heedful.report.facts.run import (
     best_baseline,
+    chose_on_dev,
     dev_points,
     judged_set,
+    keeps_best,
     metrics_of,
     place_of_mark,
     primary_of,
@@ -33,6 +35,7 @@ from heedful.report.page.pieces import (
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import (
     NOTHING,
+    amount,
     capital,
     count,
     duration,
@@ -122,7 +125,7 @@ def verdict(run: Run, split: str) -> str:
     scores = run.scores()[split]
     value = number(scores, metric.name)
     assert value is not None
-    words = [f"On {split} this model reaches {_with_article(metric.title)} of {figure(value, 3)}."]
+    words = [f"On {split} this model reaches {amount(metric.title, value)}."]
     baseline = best_baseline(run, split, metric)
     if baseline is not None:
         name, other = baseline
@@ -140,7 +143,7 @@ def verdict(run: Run, split: str) -> str:
             f"With {several(int(scores['n']), 'example')} chance alone moves this by about ±{figure(half, 3)}."
         )
     words.append("It is one seed: how much another would differ is not known.")
-    if split == "dev":
+    if split == "dev" and chose_on_dev(run):
         words.append("The same dev examples chose the checkpoint, so the score is somewhat flattering.")
     return " ".join(words)
 
@@ -152,10 +155,6 @@ def sampling_error(scores: dict[str, Any]) -> float | None:
         return None
     z = 1.96
     return z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-
-
-def _with_article(title: str) -> str:
-    return f"{'an' if title[:1].lower() in 'aeiou' or title.startswith('F1') else 'a'} {title}"
 
 
 def _cards(run: Run, split: str) -> Cards:
@@ -193,12 +192,23 @@ def scores(run: Run) -> Section | None:
         why = "; ".join(f"{titles.get(m, m)}: {reason}" for m, reason in mapping(ours, "undefined").items())
         if why:
             blocks.append(Prose(f"Undefined here: {why}.", "note"))
-    chosen = mapping(run.metrics, "best")
-    if chosen:
-        at = [f"{k} {plain(chosen[k])}" for k in ("step", "epoch") if k in chosen]
-        value = figure(number(chosen, "score"))
-        blocks.append(Prose(f"Kept is the checkpoint of {', '.join(at)}, which scored {value} on dev.", "note"))
+    blocks += _best_mark(run)
     return make_section("scores", "Scores", blocks)
+
+
+def _best_mark(run: Run) -> list[Block]:
+    """Where in training dev was best, by the metric that decides, and whether that is what was kept."""
+    best, metric = mapping(run.metrics, "best"), primary_of(run)
+    if not best:
+        return []
+    at = ", ".join(f"{key} {plain(best[key])}" for key in ("step", "epoch") if key in best) or "the best mark"
+    logged = [point["score"] for point in dev_points(run, metric) if point["step"] == number(best, "step")]
+    score = number(best, "score")  # in which higher is better, whatever the metric
+    words = "" if score is None else f", which scored {figure(metric.sign * score)} on dev"
+    words = f", with {amount(metric.title, logged[-1], 4)} on dev" if logged else words
+    if keeps_best(run):
+        return [Prose(f"Kept is the checkpoint of {at}{words}.", "note")]
+    return [Prose(f"Best on dev was the checkpoint of {at}{words}; kept is the last one.", "note")]
 
 
 def _parts(split: str, ours: Mapping[str, Any], metrics: Sequence[Metric]) -> list[Block]:
@@ -224,7 +234,8 @@ def curves(run: Run) -> Section | None:
         best = number(mapping(run.metrics, "best"), "step")
         baseline = best_baseline(run, "dev", metric)
         named = (title_of(baseline[0]), baseline[1]) if baseline else None
-        kept = " The dotted line marks the checkpoint that was kept." if best is not None else ""
+        marked = "checkpoint that was kept" if keeps_best(run) else "best checkpoint; the last was kept"
+        kept = f" The dotted line marks the {marked}." if best is not None else ""
         caption = capital(f"{metric.title} on dev during training.{kept}")
         blocks.append(Figure("dev", caption, charts.score_curve(points, metric.title, best, named)))
     each = task_curves(run)

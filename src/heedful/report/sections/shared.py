@@ -1,5 +1,7 @@
 """The sections that a run and a study share: data, curves and confusions in the forms in which both have them."""
 
+import hashlib
+import json
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +21,7 @@ from heedful.report.page.pieces import (
     facts,
     section,
 )
-from heedful.report.page.words import count, listed, plain, several, shortened
+from heedful.report.page.words import count, listed, plain, several, shortened, size
 from heedful.storage.reading import mapping, names, number
 
 MOST_TABLE_CLASSES = 12
@@ -140,9 +142,23 @@ def repeat_blocks(command: Any, manifest: dict[str, Any], data: dict[str, Any], 
             *((str(k), plain(v)) for k, v in mapping(manifest, "versions").items() if k != "heedful"),
         ]
     )
-    prints = Facts(tuple((str(k), plain(v)) for k, v in mapping(data, "fingerprints").items()))
+    prints = Facts(tuple((str(k), _fingerprint(v)) for k, v in mapping(data, "fingerprints").items()))
     return [
         Code(line) if line else None,
         where,
         Fold("Fingerprints of the data", (prints,)) if prints.pairs else None,
     ]
+
+
+def _fingerprint(value: Any) -> str:
+    """Of a corpus in shards, which is known by all that its corpus.json says: its hash and its size."""
+    try:
+        facts = json.loads(str(value))
+    except ValueError:
+        return plain(value)
+    if not isinstance(facts, dict):
+        return plain(value)
+    known = [several(int(n), "document") for n in [number(facts, "documents")] if n is not None]
+    known += [size(n) for n in [number(facts, "bytes")] if n is not None]
+    print_of_all = facts.get("sha256") or hashlib.sha256(str(value).encode()).hexdigest()
+    return ", ".join([plain(print_of_all), *known])
