@@ -126,7 +126,7 @@ def load(
 def _translator(directory: Path, source: str | Path, place: torch.device) -> Translator:
     read = read_translator(directory)
     read.model.to(place)
-    read.source = Path(source).name if Path(source).exists() else str(source)
+    read.source = str(source)
     return Translator(read, str(source))
 
 

@@ -146,6 +146,7 @@ def test_draws_do_not_hang_on_windows_or_on_lines_that_were_refused(
         (["FILE", "--beam", "0"], "beam=0 is not a whole number"),
         (["FILE", "--beam", "2", "--top-k", "3"], "beam=2 is about beam search, and top_k about drawing"),
         (["FILE", "--max-length", "50"], "writes at most 40 tokens"),
+        (["FILE", "--coverage", "nan"], "coverage=nan is not a number from 0"),
         (["FILE", "--out", "nowhere/out.txt"], "name a file in a folder that exists"),
         (["FILE", "--batch-size", "0"], "--batch-size 0: give 1 or more"),
     ],

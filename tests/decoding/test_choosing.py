@@ -1,5 +1,7 @@
 """What may be drawn, as in `transformers`; and that it is drawn as often as its probability says, and nothing else."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -50,6 +52,28 @@ def test_distributions_equal_the_peers(sampling: Sampling) -> None:
         ours, theirs = restrict(scores, sampling).softmax(-1), by_the_peer(scores, sampling)
         assert torch.equal(ours > 0, theirs > 0)
         assert (ours - theirs).abs().max() <= 1e-10
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("further", [{}, {"top_k": 3}, {"top_p": 0.9}], ids=str)
+def test_the_lowest_temperatures_are_greedy(dtype: torch.dtype, further: dict[str, Any]) -> None:
+    """Single precision takes the last of them for 0."""
+    scores = torch.stack([torch.randperm(60, generator=torch.Generator().manual_seed(i)) for i in range(9)]).to(dtype)
+    scores[3, 5:] = -torch.inf
+    for temperature in (1e-30, 1e-38, 1e-44, 1e-46, 1e-300, 5e-324):
+        sampling = Sampling(temperature, **further)
+        assert choose(scores, sampling, range(9), 0).tolist() == scores.argmax(-1).tolist(), temperature
+        assert restrict(scores, sampling).softmax(-1).max(-1).values.tolist() == [1] * 9
+
+
+def test_the_highest_temperatures_draw_from_all_that_can_come() -> None:
+    """Single precision takes the last for ∞; what has no probability has none then either."""
+    scores = random_scores(2, 6, 1).float()
+    scores[0, 4] = -torch.inf
+    for temperature in (1e30, 1e39, 1e300):
+        p = restrict(scores, Sampling(temperature)).softmax(-1)
+        torch.testing.assert_close(p[0], torch.tensor([0.2, 0.2, 0.2, 0.2, 0, 0.2]))
+        torch.testing.assert_close(p[1], torch.full((6,), 1 / 6))
 
 
 def test_the_order_matters_and_is_the_peers() -> None:

@@ -1,6 +1,7 @@
 """Greedy and beam translations are those of the peer's `generate` at equal settings; those of its own settings file."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import heedful
+from heedful.checkpoints.translators.checkpoint import SETTINGS
 from heedful.errors import RequestError
 from heedful.translating.translator import Translator
 from marian_samples import CASES, SOURCES, make_peer, save_peer
@@ -131,13 +133,120 @@ def test_settings_of_the_directory_are_the_defaults(tmp_path: Path) -> None:
     older = heedful.load(tmp_path)
     assert isinstance(older, Translator)
     assert older.translate(SOURCES).texts == other.translate(SOURCES).texts
-    for key, value, words in (
-        ("num_beams", "many", "num_beams = 'many' in its settings is not a whole number"),
-        ("bad_words_ids", [[1, 2]], "bad_words_ids in generation_config.json or config.json"),
-    ):
-        older.checkpoint.generation = {key: value}
-        with pytest.raises(RequestError, match=words):
-            older.translate(SOURCES)
+
+
+def in_config(directory: Path, settings: dict[str, Any]) -> None:
+    """As older directories have them: in config.json, and no generation_config.json."""
+    (directory / "generation_config.json").unlink(missing_ok=True)
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, **settings}))
+
+
+def loaded(directory: Path) -> Translator:
+    translator = heedful.load(directory)
+    assert isinstance(translator, Translator)
+    return translator
+
+
+@pytest.mark.parametrize("layout", ["marian", "heedful"])
+@pytest.mark.parametrize("older", [False, True])
+def test_settings_survive_in_both_layouts(layout: Any, older: bool, tmp_path: Path) -> None:
+    """Each of them changes what comes out, so that one that is lost would be noticed."""
+    save_peer(make_peer(), tmp_path / "peer")
+    settings = {
+        "num_beams": 3, "length_penalty": 0.3, "early_stopping": False, "max_length": 9, "min_length": 5,
+        "bad_words_ids": [[31], [5]], "renormalize_logits": True, "forced_eos_token_id": 0,
+    }  # fmt: skip
+    assert set(settings) == SETTINGS
+    if older:
+        in_config(tmp_path / "peer", settings)
+    else:
+        (tmp_path / "peer" / "generation_config.json").write_text(json.dumps(settings))
+    first = loaded(tmp_path / "peer")
+    first.save(tmp_path / "saved", layout=layout)
+    again = loaded(tmp_path / "saved")
+    a, b = first.translate(SOURCES), again.translate(SOURCES)
+    assert a.tokens == b.tokens
+    assert np.array_equal(a.scores, b.scores)
+    again.save(tmp_path / "twice", layout=layout)
+    assert np.array_equal(loaded(tmp_path / "twice").translate(SOURCES).scores, a.scores)
+    for key, value in settings.items():
+        assert again.checkpoint.setting(key) == value
+    for key, other in (("renormalize_logits", False), ("num_beams", 1), ("length_penalty", 0.0)):
+        again.checkpoint.generation[key] = other
+        assert not np.array_equal(again.translate(SOURCES).scores, a.scores), key
+        again.checkpoint.generation[key] = settings[key]
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("early_stopping", [1], 'early_stopping = […] is none of true, false and "never"'),
+    ("early_stopping", "maybe", 'early_stopping = "maybe" is none of'),
+    ("early_stopping", 1, "early_stopping = 1 is none of"),
+    ("renormalize_logits", "x", 'renormalize_logits = "x" is neither true nor false'),
+    ("renormalize_logits", 1, "renormalize_logits = 1 is neither true nor false"),
+    ("bad_words_ids", [[True]], "bad_words_ids = […] is not a list of ids of tokens"),
+    ("bad_words_ids", [[1, 2]], "bad_words_ids = […] is not a list"),
+    ("bad_words_ids", [1], "bad_words_ids = […] is not a list"),
+    ("bad_words_ids", [[10_000]], "bad_words_ids = […] is not a list"),
+    ("bad_words_ids", "x", 'bad_words_ids = "x" is not a list'),
+    ("num_beams", 0, "num_beams = 0 is not a whole number from 1"),
+    ("num_beams", "many", 'num_beams = "many" is not a whole number from 1'),
+    ("num_beams", True, "num_beams = true is not a whole number from 1"),
+    ("length_penalty", "x", 'length_penalty = "x" is not a number from −10 to 10'),
+    ("length_penalty", float("nan"), "length_penalty = NaN is not a number"),
+    ("length_penalty", 11, "length_penalty = 11 is not a number"),
+    ("max_length", 0, "max_length = 0 is not a whole number from 2, the start token included"),
+    ("max_length", 1, "max_length = 1 is not a whole number from 2"),
+    ("max_length", 20.0, "max_length = 20.0 is not a whole number"),
+    ("min_length", -1, "min_length = -1 is not a whole number from 0"),
+    ("forced_eos_token_id", 7, "forced_eos_token_id = 7 is not 0, the id of the end token"),
+    ("forced_eos_token_id", False, "forced_eos_token_id = false is not 0"),
+    ("forced_eos_token_id", [0, 7], "forced_eos_token_id = […] is not 0"),
+    ("forced_eos_token_id", [], "forced_eos_token_id = [] is not 0"),
+]
+
+
+@pytest.fixture(scope="module")
+def peer_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_peer(make_peer(), tmp_path_factory.mktemp("settings") / "peer")
+
+
+@pytest.mark.parametrize(("key", "value", "words"), WRONG, ids=str)
+def test_a_wrong_setting_is_refused_with_its_file_and_key(
+    key: str, value: Any, words: str, peer_directory: Path, tmp_path: Path
+) -> None:
+    for file in ("generation_config.json", "config.json"):
+        directory = tmp_path / file.partition(".")[0]
+        shutil.copytree(peer_directory, directory)
+        if file == "config.json":
+            in_config(directory, {key: value})
+        else:
+            (directory / file).write_text(json.dumps({key: value}))
+        translator = loaded(directory)
+        for options in ({}, {"temperature": 1.0}):
+            with pytest.raises(RequestError) as refused:
+                translator.translate(SOURCES, **options)
+            assert str(refused.value).startswith(f"{directory / file}: {words}")
+
+
+def test_null_stands_for_the_default(peer_directory: Path, tmp_path: Path) -> None:
+    shutil.copytree(peer_directory, tmp_path / "a")
+    in_config(tmp_path / "a", {"forced_eos_token_id": None})
+    usual = loaded(tmp_path / "a")
+    expected = usual.translate(SOURCES)
+    usual.checkpoint.generation = dict.fromkeys(SETTINGS)
+    assert np.array_equal(usual.translate(SOURCES).scores, expected.scores)
+
+
+def test_the_end_token_is_not_banned_as_with_the_peer(tmp_path: Path) -> None:
+    peer, translator = pair_of(tmp_path)
+    words = [[translator.checkpoint.end_id], [translator.checkpoint.begin_id], [5]]
+    translator.checkpoint.generation["bad_words_ids"] = words
+    options: dict[str, Any] = {"num_beams": 3, "early_stopping": "never", "bad_words_ids": words}
+    expected = by_the_peer(peer, translator, SOURCES, **options)
+    found = translator.translate(SOURCES, beam=3)
+    assert found.tokens == [row[0][0] for row in expected]
+    assert "stop" in found.reasons
 
 
 def test_the_texts_are_the_peers(tmp_path: Path) -> None:

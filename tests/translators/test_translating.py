@@ -140,12 +140,39 @@ def test_draws_hang_on_seed_row_and_token_alone() -> None:
         ({"prefix": ["a", "b"]}, "neither one text nor a list of 1"),
         ({"prefix": "a", "top_k": 2}, "prefix needs beam search"),
         ({"prefix": "a" * 50}, "the prefix of row 0 has 50 tokens"),
+        ({"coverage": float("nan")}, "coverage=nan is not a number from 0; 0 leaves it out"),
+        ({"n_best": "x"}, "n_best='x' is not a whole number"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError) as refused:
         made("post").translate(["a dog"], **options)
     assert words in str(refused.value)
+
+
+def test_refusals_name_the_callers_row() -> None:
+    """Not the place in a batch, where the longest stands first."""
+    texts, prefixes = ["a", "the cat sat", "a dog ran", "mat", "the dog"], ["a"] * 5
+    for row in range(5):
+        wrong = [*prefixes[:row], "a" * 9, *prefixes[row + 1 :]]
+        for size in (1, 2, 32):
+            with pytest.raises(RequestError, match=f"the prefix of row {row} has 9 tokens"):
+                made("post").translate(texts, prefix=wrong, max_length=5, batch_size=size)
+
+
+def test_the_model_is_called_as_the_user_called_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made("post").save(tmp_path / "runs" / "best")
+    monkeypatch.chdir(tmp_path)
+    loaded: Any = heedful.load("runs/best")
+    with pytest.raises(RequestError, match="max_length=99: runs/best writes at most 40 tokens; ask for fewer"):
+        loaded.translate(["a"], max_length=99)
+
+
+def test_the_lowest_temperature_is_greedy() -> None:
+    translator = made("post")
+    greedy = translator.translate(TEXTS, beam=1, **SHORT)
+    for temperature in (1e-30, 1e-46, 1e-300):
+        assert translator.translate(TEXTS, temperature=temperature, seed=3, **SHORT).tokens == greedy.tokens
 
 
 def test_texts_that_cannot_be_translated_are_refused() -> None:

@@ -77,7 +77,7 @@ def test_every_field_of_a_shape_is_a_key(tmp_path: Path) -> None:
     names = {f.name for f in fields(Shape)} - {"pooler"}
     write_translator(tmp_path / "a", samples.make("post"))
     content = json.loads((tmp_path / "a" / "config.json").read_text())
-    assert content["heedful"] == {"format": 1}
+    assert content["heedful"]["format"] == 1
     assert set(content["shape"]) == {f.name for f in fields(Seq2SeqShape)}
     assert set(content["shape"]["source"]) - {"pooler"} == names
     write_translator(tmp_path / "b", samples.make("luong lstm"))
@@ -163,7 +163,18 @@ BAD_CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "kind": (lambda c: c.update(kind="rnn"), 'kind = "rnn" is not one of transformer, recurrent'),
     "no shape": (lambda c: c.pop("shape"), "shape is not an object"),
     "a key too many": (lambda c: c["shape"]["source"].update(depth=3), "'depth' is no key of shape.source"),
-    "at the top": (lambda c: c.update(depth=3), "'depth' is not known"),
+    "at the top": (lambda c: c.update(depth=3), "'depth' is no key of a translator; remove it"),
+    "several": (
+        lambda c: c["shape"].update(a=1, b=2), "'a', 'b' are no keys of shape; remove them, or use a newer heedful."
+    ),
+    **{
+        f"start {value!r}": (
+            lambda c, value=value: c.update(decoder_start_token_id=value),  # type: ignore[misc]
+            f"config.json: decoder_start_token_id = {shown} is not the id of a token; the ids are 0 to",
+        )
+        for value, shown in ((9999, "9999"), (-1, "-1"), ("x", '"x"'), ([1], "[…]"), (1.5, "1.5"), (True, "true"))
+    },
+    "hashes": (lambda c: c["heedful"].update(vocabulary_hashes=3), "heedful.vocabulary_hashes is not an object"),
     "head": (lambda c: c.update(head="causal"), "head is known where kind"),
     "missing": (lambda c: c["shape"]["target"].pop("width"), "shape.target.width is missing"),
     "text": (lambda c: c["shape"]["source"].update(width="wide"), 'shape.source.width = "wide" is not a number'),
@@ -188,6 +199,51 @@ def test_a_wrong_config_is_refused_in_words(case: str, tmp_path: Path) -> None:
         read_translator(tmp_path)
     assert words in str(refused.value)
     assert str(tmp_path) in str(refused.value)
+
+
+def test_a_start_token_is_kept(tmp_path: Path) -> None:
+    for kind in ("post", "luong lstm", "fused", "decoder-only"):
+        made = samples.make(kind)
+        made.extra = {"decoder_start_token_id": made.tokenizers.target.size - 1}
+        write_translator(tmp_path / kind, made)
+        read = read_translator(tmp_path / kind)
+        assert read.begin_id == made.begin_id != made.tokenizers.begin_id
+        edited(tmp_path / kind, lambda c: c.update(decoder_start_token_id=c["decoder_start_token_id"] + 1))
+        with pytest.raises(RequestError, match="is not the id of a token"):
+            read_translator(tmp_path / kind)
+
+
+def with_letters_swapped(path: Path) -> None:
+    """Of the same size, but two ids are other letters."""
+    content = json.loads(path.read_text())
+    vocabulary = content["model"]["vocab"]
+    a, b = [token for token in vocabulary if token.isalpha()][:2]
+    vocabulary[a], vocabulary[b] = vocabulary[b], vocabulary[a]
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "side"),
+    [
+        ("post", "tokenizer.json", "source"),
+        ("wordpiece", "tokenizer.json", "source"),
+        ("wordpiece", "target/tokenizer.json", "target"),
+        ("fused", "bert/tokenizer.json", "BERT"),
+    ],
+)
+def test_the_tokenizer_of_another_model_is_refused(kind: str, file: str, side: str, tmp_path: Path) -> None:
+    write_translator(tmp_path, samples.make(kind))
+    path = tmp_path / file
+    path.write_text(
+        json.dumps(json.loads(path.read_text()), indent=7, ensure_ascii=True)
+    )  # the same, written otherwise
+    read_translator(tmp_path)
+    with_letters_swapped(path)
+    with pytest.raises(RequestError) as refused:
+        read_translator(tmp_path)
+    assert str(refused.value).startswith(f"{tmp_path}: the tokenizer of the {side} is not the one with which")
+    edited(tmp_path, lambda c: c["heedful"].pop("vocabulary_hashes"))  # as older directories are
+    read_translator(tmp_path)
 
 
 BAD_TENSORS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], Any], str]] = {

@@ -68,10 +68,7 @@ def read_shape(path: Path, config: Mapping[str, Any], family: Family, pooler: bo
     known = {k.key for k in family.keys} | family.inert | set(family.only) | set(family.same)
     unknown = sorted(set(config) - known)
     if unknown:
-        raise RequestError(
-            f"{path}: {listed(unknown)} not supported for {family.name}, and heedful does not guess what it would "
-            "change; remove it if it does not concern the architecture."
-        )
+        raise RequestError(f"{path}: {not_supported(unknown, family.name)}")
     for name, supported in family.only.items():
         if config.get(name, supported) != supported and not (name == "pruned_heads" and config[name] is None):
             raise RequestError(
@@ -188,6 +185,22 @@ def listed(names: list[str], verb: str = " is", most: int = 6) -> str:
     shown = ", ".join(repr(n) for n in names[:most])
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{shown}{rest}{verb}"
+
+
+def not_supported(names: list[str], family: str) -> str:
+    """A refusal of keys that a family of Hugging Face's may have, and that we do not know."""
+    is_, it, does = (" is", "it", "does") if len(names) == 1 else (" are", "they", "do")
+    return (
+        f"{listed(names, is_)} not supported for {family}, and heedful does not guess what {it} would change; remove "
+        f"{'it' if it == 'it' else 'them'} if {it} {does} not concern the architecture."
+    )
+
+
+def unknown_keys(names: list[str], where: str) -> str:
+    """The beginning of a refusal: which they are, and to remove them."""
+    if len(names) == 1:
+        return f"{listed(names)} no key {where}; remove it"
+    return f"{listed(names, ' are')} no keys {where}; remove them"
 
 
 def _refuse_what_cannot_be_written(content: Any) -> None:

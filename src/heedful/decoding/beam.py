@@ -24,16 +24,18 @@ def beam_search(
     beam: Beam,
     limits: Limits,
     prefixes: Sequence[Sequence[int]] | None = None,
+    rows: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
     """For each prompt the `beam.n_best` best texts, best first; fewer where there are no more.
 
-    `prefixes`: the tokens with which the texts of each prompt begin, whatever is banned. Prompts and limits are as in
-    `generate`. A candidate that ends becomes a text if it is among the `beam.width` likeliest of its step, and takes
-    no place from those that grow. A coverage penalty needs a reader that is an `AttendingReader`.
+    `prefixes`: the tokens with which the texts of each prompt begin, whatever is banned. `rows`: the numbers by which
+    refusals name the prompts (default: 0, 1, …). Prompts and limits are as in `generate`. A candidate that ends becomes
+    a text if it is among the `beam.width` likeliest of its step, and takes no place from those that grow. A coverage
+    penalty needs a reader that is an `AttendingReader`.
     """
     step = watched(read, beam.coverage_penalty)
-    search = _Search(prompts, beam, limits, prefixes, device)
+    search = _Search(prompts, beam, limits, prefixes, range(len(prompts)) if rows is None else rows, device)
     if search.active:
         ids_rn, real_rn = pad_left([prompts[i] for i in search.active], device)
     past: P | None = None
@@ -59,12 +61,13 @@ class _Search:
         beam: Beam,
         limits: Limits,
         prefixes: Sequence[Sequence[int]] | None,
+        rows: Sequence[int],
         device: torch.device | str,
     ) -> None:
-        self._beam, self._limits, self._device = beam, limits, device
+        self._beam, self._limits, self._rows, self._device = beam, limits, rows, device
         self._left = [tokens_left(prompt, limits) for prompt in prompts]
         self._prefixes = [()] * len(prompts) if prefixes is None else prefixes
-        for row, (prefix, left) in enumerate(zip(self._prefixes, self._left, strict=True)):
+        for row, prefix, left in zip(rows, self._prefixes, self._left, strict=True):
             _check_prefix(row, prefix, left, limits)
         self._stop = torch.tensor(sorted(limits.stop), dtype=torch.long, device=device)
         self._banned = torch.tensor(sorted(beam.banned), dtype=torch.long, device=device)
@@ -161,8 +164,8 @@ class _Search:
                     kept.append(at)
             elif not self.finished[i].best:
                 raise RequestError(
-                    f"no token can come as number {length} of the texts for row {i}: all that have a probability are "
-                    "banned; ban fewer, or ask for fewer tokens before the end."
+                    f"no token can come as number {length} of the texts for row {self._rows[i]}: all that have a "
+                    "probability are banned; ban fewer, or ask for fewer tokens before the end."
                 )
         return kept
 

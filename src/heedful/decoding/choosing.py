@@ -13,7 +13,10 @@ def restrict(scores_bv: Tensor, sampling: Sampling) -> Tensor:
     Tokens that tie with the last that may be drawn may be drawn, too.
     """
     # The highest becomes 0, so that no temperature is too low for the others to be numbers.
-    scores_bv = (scores_bv - scores_bv.amax(-1, keepdim=True)) / sampling.temperature
+    apart_bv = scores_bv - scores_bv.amax(-1, keepdim=True)
+    # 0 and −∞ are the same at every temperature, also at one that single precision takes for 0 or ∞.
+    same_bv = (apart_bv == 0) | apart_bv.isinf()
+    scores_bv = torch.where(same_bv, apart_bv, apart_bv / sampling.temperature)
     if sampling.top_k is not None:
         least_b1 = scores_bv.topk(min(sampling.top_k, scores_bv.shape[1])).values[:, -1:]
         scores_bv = scores_bv.masked_fill(scores_bv < least_b1, -torch.inf)

@@ -8,7 +8,8 @@ from heedful.errors import RequestError
 
 LengthForm = Literal["power", "gnmt"]
 Stopping = Literal["exact", "early", "heuristic"]
-_STEEPEST = 10
+STEEPEST = 10
+"""The most that a length penalty may be, either way."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,9 @@ class Beam:
             raise RequestError(
                 f"n_best={self.n_best!r} is not a whole number from 1 to beam, {self.width}; widen the beam for more."
             )
-        if not _is_number(self.length_penalty) or not -_STEEPEST <= self.length_penalty <= _STEEPEST:
+        if not _is_number(self.length_penalty) or not -STEEPEST <= self.length_penalty <= STEEPEST:
             raise RequestError(
-                f"length_penalty={self.length_penalty!r} is not a number from −{_STEEPEST} to {_STEEPEST}."
+                f"length_penalty={self.length_penalty!r} is not a number from −{STEEPEST} to {STEEPEST}."
             )
         if not _is_number(self.coverage_penalty) or not 0 <= self.coverage_penalty < math.inf:
             raise RequestError(f"coverage_penalty={self.coverage_penalty!r} is not a number from 0; 0 leaves it out.")

@@ -129,7 +129,7 @@ def translate(
     first_row: int = 0,
 ) -> list[list[Translation]]:
     """`prefixes`: the tokens with which the translations of each source begin. `first_row`: the number of the first
-    source, on which draws depend, where sources are given in several calls."""
+    source, on which draws depend and which refusals name, where sources are given in several calls."""
     model, method, limits = checkpoint.model, decoding.method, decoding.limits
     device = next(model.parameters()).device
     empty = Translation("", [], np.zeros(0), 0.0, "empty")
@@ -141,13 +141,13 @@ def translate(
             with torch.inference_mode():
                 given, own = collate(checkpoint, [sources[row] for row in rows])
                 read = TargetReader(model, model.encode(given), own.real_bt, decoding.rules)
-            begun = [[checkpoint.begin_id]] * len(rows)
+            begun, numbers = [[checkpoint.begin_id]] * len(rows), [first_row + row for row in rows]
             if isinstance(method, Beam):
                 wanted = None if prefixes is None else [prefixes[row] for row in rows]
-                for row, best in zip(rows, beam_search(read, begun, method, limits, wanted, device), strict=True):
+                searched = beam_search(read, begun, method, limits, wanted, numbers, device)
+                for row, best in zip(rows, searched, strict=True):
                     found[row] = [_translation(checkpoint, one, one.score, decoding) for one in best]
                 continue
-            numbers = [first_row + row for row in rows]
             for row, one in zip(rows, generate(read, begun, method, limits, numbers, device=device), strict=True):
                 found[row] = [_translation(checkpoint, one, sum(one.log_probabilities), decoding)]
     return found

@@ -1,7 +1,8 @@
 """How texts are translated: what was asked for, and what the model's own settings say where nothing was."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from heedful.checkpoints.translators import TranslatorCheckpoint
 from heedful.decoding.settings import Beam, Limits, Sampling, Stopping
@@ -9,16 +10,13 @@ from heedful.errors import RequestError
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
 from heedful.models.seq2seq.decoder_only import DecoderOnly
 from heedful.models.seq2seq.recurrent import RecurrentSeq2Seq
+from heedful.translating.model_settings import ModelSettings, read_settings
 from heedful.translating.reader import Rules
 
-WIDTH = 5
-"""Of the beam, where neither the caller nor the model says one."""
-LONGEST = 256
-"""Tokens of a translation, where neither says how many."""
 _LONGEST_READ = 1024
 """Tokens of a source, for networks that read any number and get slower and slower."""
-_STOPPING: dict[Any, Stopping] = {True: "early", False: "heuristic", "never": "exact"}
-"""By `early_stopping` of Hugging Face's settings."""
+_NAMES = {"max_new_tokens": "max_length", "min_new_tokens": "min_length", "coverage_penalty": "coverage"}
+"""What `decoding` calls a setting, and what `translate` calls it."""
 
 
 @dataclass(frozen=True)
@@ -63,38 +61,46 @@ def longest_sides(checkpoint: TranslatorCheckpoint) -> tuple[int, int]:
 
 def decide(checkpoint: TranslatorCheckpoint, wanted: Wanted) -> Decoding:
     """What is asked for and cannot be is refused."""
-    said, end_id = checkpoint.setting, checkpoint.end_id
+    said, end_id = read_settings(checkpoint), checkpoint.end_id
     most = wanted.max_length
     longest_source, longest_target = longest_sides(checkpoint)
     if isinstance(checkpoint.model, DecoderOnly):
         longest_target //= 2
     if most is None:
         # Hugging Face's max_length counts the start token, too.
-        most = _whole(checkpoint, "max_length", LONGEST + 1) - 1
-        most = min(most, longest_target)
+        most = min(said.max_length - 1, longest_target)
     elif isinstance(most, int) and most > longest_target:
         raise RequestError(
             f"max_length={most}: {checkpoint.source} writes at most {longest_target} tokens; ask for fewer."
         )
     least = wanted.min_length
     if least is None:
-        least = min(max(_whole(checkpoint, "min_length", 0) - 1, 0), most)
-    try:
+        least = min(max(said.min_length - 1, 0), most)
+    with _callers_names():
         limits = Limits(most, least, frozenset([end_id]))
-    except RequestError as error:
-        words = str(error).replace("max_new_tokens", "max_length").replace("min_new_tokens", "min_length")
-        raise RequestError(words) from None
+        method = _method(said, wanted)
     if isinstance(checkpoint.model, DecoderOnly):
         longest_source = min(longest_source, checkpoint.model.shape.longest - most)
-    forced = said("forced_eos_token_id") is not None and least < most
-    banned, renormalised = _banned(checkpoint), bool(said("renormalize_logits", False))
-    method = _method(checkpoint, wanted)
-    if isinstance(method, Beam) and not renormalised:
+    forced = said.forced_eos_token_id is not None and least < most
+    banned = _banned(checkpoint, said)
+    if isinstance(method, Beam) and not said.renormalize_logits:
         method, banned = replace(method, banned=banned), frozenset()
     return Decoding(method, limits, Rules(banned, end_id, most - 1 if forced else None), longest_source)
 
 
-def _method(checkpoint: TranslatorCheckpoint, wanted: Wanted) -> Sampling | Beam:
+@contextlib.contextmanager
+def _callers_names() -> Iterator[None]:
+    """A refusal inside is said with the names that the caller knows."""
+    try:
+        yield
+    except RequestError as error:
+        words = str(error)
+        for name, ours in _NAMES.items():
+            words = words.replace(name, ours)
+        raise RequestError(words) from None
+
+
+def _method(said: ModelSettings, wanted: Wanted) -> Sampling | Beam:
     drawn = {name: getattr(wanted, name) for name in ("temperature", "top_k", "top_p")}
     drawn = {name: value for name, value in drawn.items() if value is not None}
     searched = {"beam": None, "length_penalty": None, "stopping": None, "n_best": 1, "coverage": 0.0}
@@ -108,31 +114,18 @@ def _method(checkpoint: TranslatorCheckpoint, wanted: Wanted) -> Sampling | Beam
         return Sampling(**drawn, seed=wanted.seed)
     if wanted.seed:
         raise RequestError(f"seed={wanted.seed!r} has no effect with beam search, which draws nothing; leave it out.")
-    width = wanted.beam if wanted.beam is not None else max(_whole(checkpoint, "num_beams", WIDTH), wanted.n_best)
-    penalty = checkpoint.setting("length_penalty", 1.0) if wanted.length_penalty is None else wanted.length_penalty
-    stopping = wanted.stopping
-    if stopping is None:
-        stopping = _STOPPING.get(checkpoint.setting("early_stopping", "never"), "exact")
+    least = wanted.n_best if isinstance(wanted.n_best, int) else 1  # what it is otherwise, `Beam` refuses
+    width = wanted.beam if wanted.beam is not None else max(said.num_beams, least)
+    penalty = said.length_penalty if wanted.length_penalty is None else wanted.length_penalty
+    stopping = said.stopping if wanted.stopping is None else wanted.stopping
     return Beam(width, wanted.n_best, penalty, coverage_penalty=wanted.coverage, stopping=stopping)
 
 
-def _banned(checkpoint: TranslatorCheckpoint) -> frozenset[int]:
-    """Tokens that no translation holds: those that the settings name, or padding and the start token."""
-    named, target = checkpoint.setting("bad_words_ids"), checkpoint.tokenizers.target
-    if named is None:
-        return frozenset({checkpoint.begin_id, target.pad_id} - {None, checkpoint.end_id})  # type: ignore[arg-type]
-    single = isinstance(named, list) and all(isinstance(word, list) and len(word) == 1 for word in named)
-    if not single or not all(isinstance(i, int) and 0 <= i < target.size for (i,) in named):
-        raise RequestError(
-            f"{checkpoint.source}: bad_words_ids in generation_config.json or config.json is not a list of ids, "
-            "each in a list of its own; only single tokens can be banned."
-        )
-    return frozenset(i for (i,) in named)
-
-
-def _whole(checkpoint: TranslatorCheckpoint, key: str, default: int) -> int:
-    value = checkpoint.setting(key)
-    value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise RequestError(f"{checkpoint.source}: {key} = {value!r} in its settings is not a whole number; correct it.")
-    return value
+def _banned(checkpoint: TranslatorCheckpoint, said: ModelSettings) -> frozenset[int]:
+    """Tokens that no translation holds: those that the settings name, or padding and the start token; the end token is
+    none of them, as in `transformers`."""
+    if said.bad_words_ids is None:
+        named = {checkpoint.begin_id, checkpoint.tokenizers.target.pad_id} - {None}
+    else:
+        named = {i for (i,) in said.bad_words_ids}
+    return frozenset(named - {checkpoint.end_id})  # type: ignore[arg-type]

@@ -16,6 +16,20 @@ from heedful.text.pairs import PairTokenizer
 from heedful.text.tokenizer import Tokenizer
 
 TranslationModel = Seq2SeqTransformer | RecurrentSeq2Seq | BertFusedSeq2Seq | DecoderOnly
+SETTINGS_FILE = "generation_config.json"
+SETTINGS = frozenset(
+    [
+        "num_beams",
+        "length_penalty",
+        "early_stopping",
+        "max_length",
+        "min_length",
+        "bad_words_ids",
+        "renormalize_logits",
+        "forced_eos_token_id",
+    ]
+)
+"""How a translator is meant to be decoded, where decoding asks: every layout keeps them, wherever they stood."""
 
 
 @dataclass
@@ -33,7 +47,7 @@ class TranslatorCheckpoint:
     generation: dict[str, Any] = field(default_factory=dict)
     """How it is meant to be decoded, as generation_config.json says: `num_beams`, `max_length`, …"""
     source: str = ""
-    """What the user called the model; of a directory, its last name."""
+    """What the user called the model."""
 
     @property
     def module(self) -> nn.Module:
@@ -56,9 +70,15 @@ class TranslatorCheckpoint:
             generation=copy.deepcopy(self.generation),
         )
 
-    def setting(self, key: str, default: Any = None) -> Any:
-        """How it is meant to be decoded: what generation_config.json says, else config.json, where it was once."""
-        return self.generation.get(key, self.extra.get(key, default))
+    def setting(self, key: str) -> Any:
+        """One of `SETTINGS`: what generation_config.json says, else config.json, where it was once; None if neither
+        does."""
+        assert key in SETTINGS, "a setting that layouts do not keep"
+        return self.generation.get(key, self.extra.get(key))
+
+    def place_of_setting(self, key: str) -> str:
+        """The file that says it."""
+        return str(Path(self.source) / (SETTINGS_FILE if key in self.generation else "config.json"))
 
     def write(self, directory: Path, shared: SharedStore | None = None) -> None:
         from heedful.checkpoints.translators.directory import write_translator

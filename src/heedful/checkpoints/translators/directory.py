@@ -13,11 +13,9 @@ from heedful.checkpoints import config as configs
 from heedful.checkpoints.directory import MODEL_FILES, link_tensors, sample_of, save_tensors
 from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_tensors
 from heedful.checkpoints.translators import marian, own
-from heedful.checkpoints.translators.checkpoint import TranslationModel, TranslatorCheckpoint
+from heedful.checkpoints.translators.checkpoint import SETTINGS_FILE, TranslationModel, TranslatorCheckpoint
 from heedful.errors import RequestError
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
-from heedful.models.seq2seq.decoder_only import DecoderOnly
-from heedful.models.seq2seq.recurrent import RecurrentSeq2Seq
 from heedful.models.seq2seq.transformer import Seq2SeqTransformer
 from heedful.nn.blocks import FUSED, Kernels
 from heedful.storage.directories import replace_directory
@@ -25,8 +23,7 @@ from heedful.storage.shared import SharedStore
 from heedful.text.pairs import PairTokenizer, read_pair_tokenizer
 
 Layout = Literal["marian", "heedful"]
-_SETTINGS = "generation_config.json"
-FILES = MODEL_FILES | {"source.spm", "target.spm", "target_vocab.json", _SETTINGS}
+FILES = MODEL_FILES | {"source.spm", "target.spm", "target_vocab.json", SETTINGS_FILE}
 FOLDERS = frozenset(["target", own.BERT_FOLDER])
 
 
@@ -53,8 +50,8 @@ def read_translator(directory: Path, kernels: Kernels = FUSED) -> TranslatorChec
     _check_all_tensors_used(directory, described, tensors)
     tokenizers = _tokenizers(directory, described.model)
     sources = _fill(directory, described, tensors)
-    settings = existing(directory, _SETTINGS)
-    return TranslatorCheckpoint(
+    settings = existing(directory, SETTINGS_FILE)
+    checkpoint = TranslatorCheckpoint(
         described.model,
         tokenizers,
         described.bert_tokenizer,
@@ -62,8 +59,11 @@ def read_translator(directory: Path, kernels: Kernels = FUSED) -> TranslatorChec
         sources,
         described.extra,
         configs.read_json(settings) if settings is not None else {},
-        directory.name,
+        str(directory),
     )
+    if family == "heedful":
+        own.check_tokenizers(directory, config, checkpoint)
+    return checkpoint
 
 
 def _check_all_tensors_used(directory: Path, described: own.Described, tensors: Mapping[str, Stored]) -> None:
@@ -123,7 +123,7 @@ def _tokenizers(directory: Path, model: TranslationModel) -> PairTokenizer:
             "weights."
         )
     for side, size, tokenizer in zip(
-        ("source", "target"), vocabularies(model), (tokenizers.source, tokenizers.target), strict=True
+        ("source", "target"), own.vocabularies(model), (tokenizers.source, tokenizers.target), strict=True
     ):
         if tokenizer.size != size:
             raise RequestError(
@@ -131,16 +131,6 @@ def _tokenizers(directory: Path, model: TranslationModel) -> PairTokenizer:
                 "they do not belong together."
             )
     return tokenizers
-
-
-def vocabularies(model: TranslationModel) -> tuple[int, int]:
-    """How many tokens the model knows of source and target."""
-    if isinstance(model, DecoderOnly):
-        return model.shape.vocabulary, model.shape.vocabulary
-    if isinstance(model, RecurrentSeq2Seq):
-        return model.shape.source_vocabulary, model.shape.target_vocabulary
-    shape = model.shape.translator if isinstance(model, BertFusedSeq2Seq) else model.shape
-    return shape.source.vocabulary, shape.target.vocabulary
 
 
 def write_translator(
@@ -165,7 +155,7 @@ def write_translator(
     def write(into: Path) -> None:
         _write_json(into / "config.json", content)
         if checkpoint.generation:
-            _write_json(into / _SETTINGS, checkpoint.generation)
+            _write_json(into / SETTINGS_FILE, checkpoint.generation)
         if shared is None:
             save_tensors(tensors, into / SAFETENSORS)
         else:

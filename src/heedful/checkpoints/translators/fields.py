@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heedful.checkpoints.config import listed, shown
+from heedful.checkpoints.config import shown, unknown_keys
 from heedful.errors import RequestError
 from heedful.models.kinds import ATTENTION_KINDS
 from heedful.nn.activations import ACTIVATIONS
@@ -32,7 +32,7 @@ def read_fields(path: Path, content: Any, cls: type[T], where: str, given: Mappi
     types = typing.get_type_hints(cls, localns={"CellKind": CellKind, "ScoreKind": ScoreKind})
     fields = {f.name: f for f in dataclasses.fields(cls) if f.name not in given}  # type: ignore[arg-type]
     if unknown := sorted(set(content) - set(fields)):
-        raise RequestError(f"{path}: {listed(unknown)} no key of {where}; remove it, or use a newer heedful.")
+        raise RequestError(f"{path}: {unknown_keys(unknown, f'of {where}')}, or use a newer heedful.")
     values: dict[str, Any] = dict(given)
     for name, field in fields.items():
         key = f"{where}.{name}"
@@ -71,6 +71,15 @@ def read_value(path: Path, value: Any, wanted: Any, field: str, key: str) -> Any
     if not 0 <= value <= most:
         raise RequestError(f"{place} is not between 0 and {most}.")
     return float(value)
+
+
+def check_start(path: Path, start: Any, vocabulary: int) -> None:
+    """The token that a decoder reads first, in a vocabulary of so many."""
+    if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < vocabulary:
+        raise RequestError(
+            f"{path}: decoder_start_token_id = {shown(start)} is not the id of a token; the ids are 0 to "
+            f"{vocabulary - 1}."
+        )
 
 
 def _choices(field: str, wanted: Any) -> tuple[str, ...]:

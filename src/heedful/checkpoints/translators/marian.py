@@ -18,8 +18,8 @@ from torch import Tensor
 from heedful.checkpoints import config as configs
 from heedful.checkpoints.dialect import COMMON_INERT, COMMON_ONLY, Entry, pair, tensor
 from heedful.checkpoints.tensors import NoInit, Stored
-from heedful.checkpoints.translators.checkpoint import TranslatorCheckpoint
-from heedful.checkpoints.translators.fields import read_value
+from heedful.checkpoints.translators.checkpoint import SETTINGS, TranslatorCheckpoint
+from heedful.checkpoints.translators.fields import check_start, read_value
 from heedful.checkpoints.translators.own import Described
 from heedful.errors import RequestError
 from heedful.models.seq2seq.shape import Seq2SeqShape, contradiction
@@ -77,15 +77,18 @@ _ONLY: Mapping[str, Any] = {
 }
 """Keys that would change what it computes; some are read by the converter that wrote the file alone, and say how the
 weights are to be understood."""
-_INERT = COMMON_INERT | {
-    "add_bias_logits",
-    "classif_dropout",
-    "classifier_dropout",
-    "extra_pos_embeddings",
-    "num_hidden_layers",
-    "renormalize_logits",
-    "mirror",
-}
+_INERT = (
+    COMMON_INERT
+    | SETTINGS
+    | {
+        "add_bias_logits",
+        "classif_dropout",
+        "classifier_dropout",
+        "extra_pos_embeddings",
+        "num_hidden_layers",
+        "mirror",
+    }
+)
 _NOT_KEPT = {"model_type", "architectures", "heedful", "dtype", "torch_dtype", "num_hidden_layers"}
 _TYPES = get_type_hints(Shape)
 _WIRING: Mapping[str, Any] = {
@@ -172,8 +175,7 @@ def describe(directory: Path, config: Mapping[str, Any], tensors: Mapping[str, S
     _check_positions(directory, shape, tensors)
     extra = {key: value for key, value in config.items() if key in _INERT and key not in _NOT_KEPT}
     start = extra.setdefault("decoder_start_token_id", shape.target.pad_id)
-    if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < shape.target.vocabulary:
-        raise RequestError(f"{path}: decoder_start_token_id = {configs.shown(start)} is not the id of a token.")
+    check_start(path, start, shape.target.vocabulary)
     with torch.device("meta"), NoInit():
         model = Seq2SeqTransformer(shape, kernels)
     return Described(model, entries(shape, tables), extra, derived=POSITIONS, copies=copies)
@@ -183,10 +185,7 @@ def read_shape(path: Path, config: Mapping[str, Any], output_bias: bool) -> Seq2
     ties = ("share_encoder_decoder_embeddings", "tie_word_embeddings")
     unknown = sorted(set(config) - {key.key for key in _KEYS} - set(_ONLY) - _INERT - set(ties))
     if unknown:
-        raise RequestError(
-            f"{path}: {configs.listed(unknown)} not supported for marian, and heedful does not guess what it would "
-            "change; remove it if it does not concern the architecture."
-        )
+        raise RequestError(f"{path}: {configs.not_supported(unknown, 'marian')}")
     for name, supported in _ONLY.items():
         value = config.get(name, supported)
         if value != supported and not (name == "pruned_heads" and value is None):

@@ -16,8 +16,8 @@ from heedful.checkpoints.directory import Checkpoint, read_model, write_model
 from heedful.checkpoints.families import family_of
 from heedful.checkpoints.heads import check_name
 from heedful.checkpoints.tensors import NoInit
-from heedful.checkpoints.translators.checkpoint import TranslationModel, TranslatorCheckpoint
-from heedful.checkpoints.translators.fields import read_fields, write_fields
+from heedful.checkpoints.translators.checkpoint import SETTINGS, TranslationModel, TranslatorCheckpoint
+from heedful.checkpoints.translators.fields import check_start, read_fields, write_fields
 from heedful.errors import RequestError
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
 from heedful.models.seq2seq.decoder_only import DecoderOnly
@@ -33,7 +33,9 @@ from heedful.text.tokenizer import Tokenizer
 
 FORMAT = 1
 BERT_FOLDER = "bert"
-_KEYS = COMMON_INERT | {"kind", "shape", "head"}
+_HASHES = "vocabulary_hashes"
+_INERT = COMMON_INERT | SETTINGS
+_KEYS = _INERT | {"kind", "shape", "head"}
 _NOT_KEPT = {"model_type", "architectures", "heedful", "dtype", "torch_dtype"}
 KINDS: Mapping[type[torch.nn.Module], str] = {
     Seq2SeqTransformer: "transformer",
@@ -61,7 +63,7 @@ def describe(directory: Path, config: Mapping[str, Any], kernels: Kernels) -> De
     path = directory / "config.json"
     _check_format(path, config)
     if unknown := sorted(set(config) - _KEYS):
-        raise RequestError(f"{path}: {configs.listed(unknown)} not known; remove it, or use a newer heedful.")
+        raise RequestError(f"{path}: {configs.unknown_keys(unknown, 'of a translator')}, or use a newer heedful.")
     kind, content = config.get("kind"), config.get("shape")
     if not isinstance(kind, str) or kind not in KINDS.values():
         raise RequestError(f"{path}: kind = {configs.shown(kind)} is not one of {', '.join(KINDS.values())}.")
@@ -71,7 +73,9 @@ def describe(directory: Path, config: Mapping[str, Any], kernels: Kernels) -> De
     model = _build(path, config, kind, content, kernels, bert)
     read = {id(p) for p in bert.transformer.parameters()} if bert is not None else set()
     entries = [Entry(name, (name,)) for name, p in model.named_parameters() if id(p) not in read]
-    extra = {key: value for key, value in config.items() if key in COMMON_INERT and key not in _NOT_KEPT}
+    extra = {key: value for key, value in config.items() if key in _INERT and key not in _NOT_KEPT}
+    if (start := extra.get("decoder_start_token_id")) is not None:
+        check_start(path, start, vocabularies(model)[1])
     if bert is None:
         return Described(model, entries, extra)
     if bert.tokenizer is None:
@@ -129,18 +133,49 @@ def _check_format(path: Path, config: Mapping[str, Any]) -> None:
         )
 
 
+def vocabularies(model: TranslationModel) -> tuple[int, int]:
+    """How many tokens the model knows of source and target."""
+    if isinstance(model, DecoderOnly):
+        return model.shape.vocabulary, model.shape.vocabulary
+    if isinstance(model, RecurrentSeq2Seq):
+        return model.shape.source_vocabulary, model.shape.target_vocabulary
+    shape = model.shape.translator if isinstance(model, BertFusedSeq2Seq) else model.shape
+    return shape.source.vocabulary, shape.target.vocabulary
+
+
+def check_tokenizers(directory: Path, config: Mapping[str, Any], checkpoint: TranslatorCheckpoint) -> None:
+    """Whether they are those with which it was saved. Older directories do not say."""
+    noted = config["heedful"].get(_HASHES, {})
+    if not isinstance(noted, dict):
+        raise RequestError(f"{directory / 'config.json'}: heedful.{_HASHES} is not an object; remove it.")
+    for name, found in _hashes(checkpoint).items():
+        if name in noted and noted[name] != found:
+            raise RequestError(
+                f"{directory}: the tokenizer of the {name} is not the one with which this model was saved: the same id "
+                f"is another token; put back the model's own (or, if you know better, remove heedful.{_HASHES} from "
+                "its config.json)."
+            )
+
+
+def _hashes(checkpoint: TranslatorCheckpoint) -> dict[str, str]:
+    sides = {"source": checkpoint.tokenizers.source, "target": checkpoint.tokenizers.target}
+    if checkpoint.bert_tokenizer is not None:
+        sides["BERT"] = checkpoint.bert_tokenizer
+    return {name: tokenizer.vocabulary_hash for name, tokenizer in sides.items()}
+
+
 def write_config(checkpoint: TranslatorCheckpoint) -> dict[str, Any]:
     model = checkpoint.model
     content: dict[str, Any] = {
         "model_type": "heedful",
         "architectures": ["HeedfulTranslator"],
-        **{k: v for k, v in checkpoint.extra.items() if k in COMMON_INERT and k not in _NOT_KEPT},
+        **{k: v for k, v in checkpoint.extra.items() if k in _INERT and k not in _NOT_KEPT},
         "kind": KINDS[type(model)],
         "shape": write_fields(model.shape, ("bert",) if isinstance(model, BertFusedSeq2Seq) else ()),
     }
     if isinstance(model, DecoderOnly):
         content["head"] = model.head
-    return {**content, "dtype": "float32", "heedful": {"format": FORMAT}}
+    return {**content, "dtype": "float32", "heedful": {"format": FORMAT, _HASHES: _hashes(checkpoint)}}
 
 
 def refuse(directory: Path, checkpoint: TranslatorCheckpoint) -> None:

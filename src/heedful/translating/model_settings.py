@@ -1,0 +1,93 @@
+"""How a model is meant to be decoded: what its directory says, checked."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from heedful.checkpoints.config import shown
+from heedful.checkpoints.translators import TranslatorCheckpoint
+from heedful.decoding.settings import STEEPEST, Stopping
+from heedful.errors import RequestError
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Under the names of Hugging Face's keys; the defaults hold where a directory does not say a key, or null."""
+
+    num_beams: int = 5
+    length_penalty: float = 1.0
+    early_stopping: bool | str = "never"
+    max_length: int = 257
+    """Tokens of a translation, the start token included."""
+    min_length: int = 0
+    bad_words_ids: list[list[int]] | None = None
+    renormalize_logits: bool = False
+    forced_eos_token_id: int | list[int] | None = None
+
+    @property
+    def stopping(self) -> Stopping:
+        if self.early_stopping == "never":
+            return "exact"
+        return "early" if self.early_stopping else "heuristic"
+
+
+def read_settings(checkpoint: TranslatorCheckpoint) -> ModelSettings:
+    """What decoding could not do is refused, with the file and the key that say it."""
+    said = {key: value for key in _CHECKS if (value := checkpoint.setting(key)) is not None}
+    for key, value in said.items():
+        if wrong := _CHECKS[key](value, checkpoint):
+            raise RequestError(
+                f"{checkpoint.place_of_setting(key)}: {key} = {shown(value)} {wrong}; correct it, or remove the key."
+            )
+    return ModelSettings(**said)
+
+
+Check = Callable[[Any, TranslatorCheckpoint], str]
+"""What is wrong with a value, in words; "" if nothing."""
+
+
+def _whole(least: int, why: str = "") -> Check:
+    return lambda value, _: "" if _is_whole(value) and value >= least else f"is not a whole number from {least}{why}"
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _length_penalty(value: Any, _: TranslatorCheckpoint) -> str:
+    number = _is_whole(value) or isinstance(value, float)
+    return "" if number and abs(value) <= STEEPEST else f"is not a number from −{STEEPEST} to {STEEPEST}"
+
+
+def _early_stopping(value: Any, _: TranslatorCheckpoint) -> str:
+    return "" if isinstance(value, bool) or value == "never" else 'is none of true, false and "never"'
+
+
+def _true_or_false(value: Any, _: TranslatorCheckpoint) -> str:
+    return "" if isinstance(value, bool) else "is neither true nor false"
+
+
+def _bad_words(value: Any, checkpoint: TranslatorCheckpoint) -> str:
+    single = isinstance(value, list) and all(isinstance(word, list) and len(word) == 1 for word in value)
+    if single and all(_is_whole(i) and 0 <= i < checkpoint.tokenizers.target.size for (i,) in value):
+        return ""
+    return "is not a list of ids of tokens, each in a list of its own (only single tokens can be banned)"
+
+
+def _forced_end(value: Any, checkpoint: TranslatorCheckpoint) -> str:
+    ids = value if isinstance(value, list) else [value]
+    if ids == [checkpoint.end_id] and _is_whole(ids[0]):
+        return ""
+    return f"is not {checkpoint.end_id}, the id of the end token (no other can be forced)"
+
+
+_CHECKS: Mapping[str, Check] = {
+    "num_beams": _whole(1),
+    "length_penalty": _length_penalty,
+    "early_stopping": _early_stopping,
+    "max_length": _whole(2, ", the start token included"),
+    "min_length": _whole(0),
+    "bad_words_ids": _bad_words,
+    "renormalize_logits": _true_or_false,
+    "forced_eos_token_id": _forced_end,
+}
