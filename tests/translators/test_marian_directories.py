@@ -124,6 +124,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "wiring": ({"normalize_before": True}, "normalize_before = true is not supported; only False is"),
     "ties": ({"tie_word_embeddings": False}, "releases of transformers do not agree"),
     "unknown": ({"rotary": True}, "'rotary' is not supported for marian"),
+    "several": ({"rotary": True, "alibi": True}, "'alibi', 'rotary' are not supported for marian"),
     "layer drop": ({"encoder_layerdrop": 0.1}, "encoder_layerdrop = 0.1 is not supported"),
     "sizes": ({"encoder_ffn_dim": 44}, "of another shape: model.encoder.layers.0.fc1.weight"),
     "heads": ({"decoder_attention_heads": 5}, "d_model = 32 is not divisible by decoder_attention_heads = 5"),

@@ -189,11 +189,12 @@ def listed(names: list[str], verb: str = " is", most: int = 6) -> str:
 
 def not_supported(names: list[str], family: str) -> str:
     """A refusal of keys that a family of Hugging Face's may have, and that we do not know."""
-    is_, it, does = (" is", "it", "does") if len(names) == 1 else (" are", "they", "do")
-    return (
-        f"{listed(names, is_)} not supported for {family}, and heedful does not guess what {it} would change; remove "
-        f"{'it' if it == 'it' else 'them'} if {it} {does} not concern the architecture."
-    )
+    if len(names) == 1:
+        what, remedy = "what it would change", "remove it if it does not concern the architecture"
+    else:
+        what, remedy = "what they would change", "remove those that do not concern the architecture"
+    are = " is" if len(names) == 1 else " are"
+    return f"{listed(names, are)} not supported for {family}, and heedful does not guess {what}; {remedy}."
 
 
 def unknown_keys(names: list[str], where: str) -> str:
