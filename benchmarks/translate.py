@@ -26,8 +26,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-LAYERS, WIDTH, INNER, HEADS, WORDS, DROPOUT, SMOOTHING = 3, 256, 1024, 4, 6000, 0.1, 0.1
-BATCH_TOKENS, LR, BATCH = 4096, 1e-3, 32
+LAYERS, WIDTH, INNER, HEADS, WORDS, DROPOUT, SMOOTHING = 3, 128, 512, 4, 6000, 0.1, 0.1
+BATCH_TOKENS, LR, BATCH = 4096, 3e-3, 32
 RECIPE = """
 seeds = [0]
 objective = {{ kind = "translate", smoothing = {smoothing}, beam = 0, final_beam = 1 }}

@@ -117,4 +117,4 @@ def test_all_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     listed = capsys.readouterr().out
     for name in builtin_names():
         assert name in listed
-    assert "bert-fused, full, en-my" in listed
+    assert "encoder-decoder, full, en-my (6 runs)" in listed

@@ -286,7 +286,8 @@ class Translate(Objective):
         with torch.inference_mode():
             for some in by_tokens(order, lengths, max(1, _TOKENS // beam)):
                 reader = NextTarget(model, model.encode(self.batcher.source(name, some, device)))
-                found = beam_search(reader, [[begin]] * len(some), settings, limits, device=device)
+                rows = [self.sets_[name].rows[i] for i in some]
+                found = beam_search(reader, [[begin]] * len(some), settings, limits, rows=rows, device=device)
                 said |= {i: best[0] for i, best in zip(some, found, strict=True)}
         return [said[i] for i in wanted]
 
