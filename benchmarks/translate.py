@@ -7,7 +7,8 @@
 `prepare` trains one SentencePiece vocabulary and one translator of multi30k, English to German, in Marian's layout, so
 that all can read it; the row with which targets start is then set to zeros, as CTranslate2 has it. `decode` translates
 the 1,000 sentences of test with beam search: ours, `MarianMTModel.generate` with sentences of similar length together,
-and CTranslate2 (if installed) in float32 and with int8 weights, from text to text. `train` trains the same shape on the
+both by its rule to stop (`early_stopping=False`), ours by its own rule, too, and CTranslate2 (if installed) in float32
+and with int8 weights, from text to text. `train` trains the same shape on the
 same tokens with ours and with JoeyNMT, whose Python is named, in processes of their own that take turns: as many passes
 over the same pairs, so that times compare as tokens per second do. Medians; a ratio is the peer's time by ours.
 """
@@ -220,8 +221,9 @@ def translators(folder: Path, beam: int, threads: int) -> dict[str, Translate]:
     peer = transformers.MarianMTModel.from_pretrained(directory).eval()
     tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
 
-    def ours(texts: list[str]) -> list[str]:
-        return list(model.translate(texts, beam=beam, batch_size=BATCH).texts)
+    def ours(texts: list[str], stopping: str = "heuristic") -> list[str]:
+        asked = {"beam": beam, "batch_size": BATCH, "max_length": 127, "stopping": stopping}
+        return list(model.translate(texts, **asked).texts)
 
     @torch.inference_mode()
     def theirs(texts: list[str]) -> list[str]:
@@ -237,6 +239,7 @@ def translators(folder: Path, beam: int, threads: int) -> dict[str, Translate]:
         return found
 
     contestants: dict[str, Translate] = {"heedful": ours, "transformers": theirs}
+    contestants["heedful, until nothing can become better"] = lambda texts: ours(texts, "exact")
     try:
         import ctranslate2
     except ImportError:
