@@ -98,6 +98,27 @@ def test_what_is_banned_has_no_probability_or_keeps_it_as_the_settings_say(tmp_p
     assert (scores[True] > scores[False]).any()
 
 
+@pytest.mark.parametrize("renormalised", [True, False])
+@pytest.mark.parametrize("forced", [0, None])
+@pytest.mark.parametrize(("least", "most"), [(5, 24), (8, 9), (8, 8), (3, 3)])
+def test_a_least_length_is_the_peers(renormalised: bool, forced: Any, least: int, most: int, tmp_path: Path) -> None:
+    """Before it the end has no probability, which the others share where renormalize_logits says so; and an end that is
+    forced comes at the greatest length, be it the least."""
+    peer, translator = pair_of(tmp_path, end=4.0)  # ends early if it may
+    settings = {"renormalize_logits": renormalised, "min_length": least, "max_length": most}
+    translator.checkpoint.generation |= {**settings, "forced_eos_token_id": forced}
+    peer.generation_config.forced_eos_token_id = forced
+    for width in (1, 3):
+        several = {"num_return_sequences": width, "early_stopping": "never"} if width > 1 else {}
+        expected = by_the_peer(peer, translator, SOURCES, num_beams=width, **several, **settings)
+        found = translator.translate(SOURCES, beam=width, n_best=width)
+        assert [[one.tokens for one in row] for row in found.n_best] == [[ids for ids, _ in row] for row in expected]
+        for row, theirs in zip(found.n_best, expected, strict=True):
+            np.testing.assert_allclose([one.score for one in row if width > 1], [s for _, s in theirs if s], atol=1e-5)
+    ends = [one.tokens[-1] == translator.checkpoint.end_id for row in found.n_best for one in row]
+    assert all(ends) if forced is not None else most > 9 or not all(ends)
+
+
 def test_the_end_is_forced_where_the_settings_say_so(tmp_path: Path) -> None:
     """forced_eos_token_id makes the last token that may come the end; without it a text is cut where it is."""
     _, translator = pair_of(tmp_path)

@@ -20,6 +20,8 @@ class Rules:
     banned: frozenset[int] = frozenset()
     """Tokens without any probability: the others share it."""
     end_id: int = 0
+    end_after: int = 0
+    """Before so many tokens the end has no probability, either."""
     forced_after: int | None = None
     """After so many tokens the end is certain; None: never."""
 
@@ -70,7 +72,8 @@ class TargetReader:
         if chosen == rules.forced_after:
             scores_rv = torch.full_like(scores_rv, -torch.inf)
             scores_rv[:, rules.end_id] = 0.0
-        elif rules.banned:
-            banned = torch.tensor(sorted(rules.banned), device=scores_rv.device)
-            scores_rv = scores_rv.index_fill(1, banned, -torch.inf)
-        return scores_rv
+            return scores_rv
+        banned = rules.banned | {rules.end_id} if chosen < rules.end_after else rules.banned
+        if not banned:
+            return scores_rv
+        return scores_rv.index_fill(1, torch.tensor(sorted(banned), device=scores_rv.device), -torch.inf)

@@ -79,13 +79,17 @@ def decide(checkpoint: TranslatorCheckpoint, wanted: Wanted) -> Decoding:
     with _callers_names():
         limits = Limits(most, least, frozenset([end_id]))
         method = _method(said, wanted)
+    forced = said.forced_eos_token_id is not None
+    if forced:  # as in `transformers`, an end that is forced comes whatever the least length is
+        limits = replace(limits, min_new_tokens=min(least, most - 1))
     if isinstance(checkpoint.model, DecoderOnly):
         longest_source = min(longest_source, checkpoint.model.shape.longest - most)
-    forced = said.forced_eos_token_id is not None and least < most
-    banned = _banned(checkpoint, said)
-    if isinstance(method, Beam) and not said.renormalize_logits:
+    banned, end_after = _banned(checkpoint, said), 0
+    if said.renormalize_logits:  # what cannot come yet leaves its probability to the others, the end included
+        end_after = limits.min_new_tokens
+    elif isinstance(method, Beam):
         method, banned = replace(method, banned=banned), frozenset()
-    return Decoding(method, limits, Rules(banned, end_id, most - 1 if forced else None), longest_source)
+    return Decoding(method, limits, Rules(banned, end_id, end_after, most - 1 if forced else None), longest_source)
 
 
 @contextlib.contextmanager
