@@ -199,6 +199,33 @@ def test_settings_survive_in_both_layouts(layout: Any, older: bool, tmp_path: Pa
         again.checkpoint.generation[key] = settings[key]
 
 
+def test_the_start_token_is_that_of_the_settings(tmp_path: Path) -> None:
+    """generation_config.json goes before config.json, as in `generate`; null says nothing."""
+    peer, _ = pair_of(tmp_path)
+    path = tmp_path / "generation_config.json"
+    settings = json.loads(path.read_text())
+    usual, other = loaded(tmp_path).translate(SOURCES, beam=3), 7
+    path.write_text(json.dumps({**settings, "decoder_start_token_id": other}))
+    translator = loaded(tmp_path)
+    assert translator.checkpoint.begin_id == other
+    found = translator.translate(SOURCES, beam=3, n_best=3)
+    expected = by_the_peer(
+        peer, translator, SOURCES, decoder_start_token_id=other, num_beams=3, num_return_sequences=3,
+        early_stopping="never",
+    )  # fmt: skip
+    assert [[one.tokens for one in row] for row in found.n_best] == [[ids for ids, _ in row] for row in expected]
+    np.testing.assert_allclose(found.scores, [row[0][1] for row in expected], atol=1e-5)
+    assert not np.allclose(found.scores, usual.scores)
+    for layout in ("marian", "heedful"):
+        translator.save(tmp_path / layout, layout=layout)  # type: ignore[arg-type]
+        assert np.array_equal(loaded(tmp_path / layout).translate(SOURCES, beam=3, n_best=3).scores, found.scores)
+    path.write_text(json.dumps({**settings, "decoder_start_token_id": None}))
+    assert np.array_equal(loaded(tmp_path).translate(SOURCES, beam=3).scores, usual.scores)
+    path.write_text(json.dumps({**settings, "decoder_start_token_id": 99}))
+    with pytest.raises(RequestError, match=r"generation_config.json: decoder_start_token_id = 99 is not the id"):
+        heedful.load(tmp_path)
+
+
 WRONG: list[tuple[str, Any, str]] = [
     ("early_stopping", [1], 'early_stopping = […] is none of true, false and "never"'),
     ("early_stopping", "maybe", 'early_stopping = "maybe" is none of'),

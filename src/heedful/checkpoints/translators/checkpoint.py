@@ -87,8 +87,9 @@ class TranslatorCheckpoint:
 
     @property
     def begin_id(self) -> int:
-        """What the decoder reads before a target's first token."""
-        said = self.extra.get("decoder_start_token_id")
+        """What the decoder reads before a target's first token: as generation_config.json says, else config.json."""
+        said = self.generation.get("decoder_start_token_id")
+        said = self.extra.get("decoder_start_token_id") if said is None else said
         return self.tokenizers.begin_id if said is None else int(said)
 
     @property

@@ -14,6 +14,7 @@ from heedful.checkpoints.directory import MODEL_FILES, link_tensors, sample_of, 
 from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_tensors
 from heedful.checkpoints.translators import marian, own
 from heedful.checkpoints.translators.checkpoint import SETTINGS_FILE, TranslationModel, TranslatorCheckpoint
+from heedful.checkpoints.translators.fields import check_start
 from heedful.errors import RequestError
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
 from heedful.models.seq2seq.transformer import Seq2SeqTransformer
@@ -50,7 +51,7 @@ def read_translator(directory: Path, kernels: Kernels = FUSED) -> TranslatorChec
     _check_all_tensors_used(directory, described, tensors)
     tokenizers = _tokenizers(directory, described.model)
     sources = _fill(directory, described, tensors)
-    settings = existing(directory, SETTINGS_FILE)
+    settings = _read_settings(directory, described.model)
     checkpoint = TranslatorCheckpoint(
         described.model,
         tokenizers,
@@ -58,12 +59,22 @@ def read_translator(directory: Path, kernels: Kernels = FUSED) -> TranslatorChec
         family,
         sources,
         described.extra,
-        configs.read_json(settings) if settings is not None else {},
+        settings,
         str(directory),
     )
     if family == "heedful":
         own.check_tokenizers(directory, config, checkpoint)
     return checkpoint
+
+
+def _read_settings(directory: Path, model: TranslationModel) -> dict[str, Any]:
+    """How the model is meant to be decoded; the token that a target starts with is checked at once, the rest where it
+    is used."""
+    path = existing(directory, SETTINGS_FILE)
+    settings = {} if path is None else configs.read_json(path)
+    if path is not None and (start := settings.get("decoder_start_token_id")) is not None:
+        check_start(path, start, own.vocabularies(model)[1])
+    return settings
 
 
 def _check_all_tensors_used(directory: Path, described: own.Described, tensors: Mapping[str, Stored]) -> None:
