@@ -1,9 +1,11 @@
 """`heedful translate` as a person uses it: a file, a pipe or a terminal; lines of every kind; refused, interrupted."""
 
+import gzip
 import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +21,7 @@ import translator_samples as samples
 from heedful.checkpoints.translators import write_translator
 from heedful.cli import translate as verb
 from heedful.cli.main import main
+from heedful.translating import arriving
 
 Said = pytest.CaptureFixture[str]
 LINES = ["the cat sat", "", "a dog ran", "the dog sat on a mat", "a mat"]
@@ -62,7 +65,7 @@ def test_a_line_for_each_line(
     expected = [shown(text) for text in texts(LINES).texts]
     assert expected[1] == ""
     for window in (1024, 2, 1):
-        monkeypatch.setattr(verb, "_WINDOW", window)  # windows do not change the translations
+        monkeypatch.setattr(arriving, "WINDOW", window)  # windows do not change the translations
         assert run(monkeypatch, directory, file, "--max-length", 9) == 0
         said = capsys.readouterr()
         assert said.out.split("\n") == [*expected, ""]
@@ -99,7 +102,7 @@ def test_a_file_appears_whole(
         yield [b"a dog"]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(verb, "read_windows", broken)
+    monkeypatch.setattr(verb, "lines_of_file", broken)
     assert run(monkeypatch, directory, file, "--out", tmp_path / "other.txt") == 130
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", "out.txt"]
 
@@ -126,6 +129,134 @@ def test_lines_that_cannot_be_translated_say_why(
     assert said.err == "4 of 6 lines were not translated; each says why in its place\n"
 
 
+TEXT = "the cat sat\r\n\na dog ran"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("plain.txt", TEXT.encode()),
+        ("marked.txt", TEXT.encode("utf-8-sig")),
+        ("two.txt", TEXT.encode("utf-16")),
+        ("big.txt", b"\xfe\xff" + TEXT.encode("utf-16-be")),
+        ("lines.gz", gzip.compress(TEXT.encode())),
+        ("two.gz", gzip.compress(TEXT.encode("utf-16"))),
+        ("zipped-without-saying-so", gzip.compress(TEXT.encode())),
+    ],
+)
+def test_files_of_every_kind(
+    name: str,
+    content: bytes,
+    directory: Path,
+    texts: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Said,
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    expected = [shown(text) for text in texts(["the cat sat", "", "a dog ran"]).texts]
+    for chunk in (1 << 16, 3, 1):
+        monkeypatch.setattr(arriving, "_CHUNK", chunk)
+        assert run(monkeypatch, directory, tmp_path / name, "--max-length", 9) == 0
+        said = capsys.readouterr()
+        assert (said.out.split("\n"), said.err) == ([*expected, ""], "")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.gz", b"no gzip at all", "a.gz is not whole gzip data"),
+        ("cut.gz", gzip.compress(bytes(range(256)) * 99)[:-9], "cut.gz is not whole gzip data"),
+        ("four.txt", TEXT.encode("utf-32"), "four.txt is UTF-32; save it as UTF-8"),
+        ("half.txt", "a dog\na".encode("utf-16")[:-1], "half.txt, after about line 2, is not the UTF-16"),
+    ],
+)
+def test_files_that_cannot_be_read_leave_nothing(
+    name: str,
+    content: bytes,
+    words: str,
+    directory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Said,
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert run(monkeypatch, directory, tmp_path / name, "--max-length", 9, "--out", tmp_path / "out.txt") == 2
+    assert words in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_characters_that_no_text_has_and_files_without_any(
+    directory: Path, texts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    path, out = tmp_path / "lines.txt", tmp_path / "out.txt"
+    path.write_bytes(b"a\0dog\na dog\na dog\ra mat\n")
+    assert run(monkeypatch, directory, path, "--max-length", 9) == 0
+    said = capsys.readouterr()
+    first, second, third, _ = said.out.split("\n")
+    assert first.startswith("[not translated: has a NUL character, so it is no text, or UTF-16 without its mark")
+    assert second == shown(texts(["a dog"]).texts[0])
+    assert third.startswith("[not translated: has a carriage return in it")
+    assert said.err == "2 of 3 lines were not translated; each says why in its place\n"
+    path.write_bytes(b"")
+    assert run(monkeypatch, directory, path, "--out", out) == 0
+    assert capsys.readouterr().err == f"0 lines in {out}\n{path} is empty: nothing was translated\n"
+    assert out.read_bytes() == b""
+
+
+def test_what_is_read_is_never_written_over(
+    directory: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    before = file.read_bytes()
+    (tmp_path / "link.txt").symlink_to(file)
+    (tmp_path / "hard.txt").hardlink_to(file)
+    (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path / "in")
+    names = {path.name for path in tmp_path.iterdir()}
+    for out in (file, tmp_path / "link.txt", tmp_path / "hard.txt", "../lines.txt"):
+        for given in (file, tmp_path / "link.txt"):
+            assert run(monkeypatch, directory, given, "--out", out) == 2
+            assert f"--out {out}: is the file that is read ({given}); name another." in capsys.readouterr().err
+    with file.open() as stdin:
+        process = subprocess.run(
+            command(directory, "-", "--out", str(file)), stdin=stdin, capture_output=True, text=True, check=False
+        )
+    assert process.returncode == 2
+    assert "is the file that is read (the standard input)" in process.stderr
+    monkeypatch.setattr("sys.argv", ["heedful", "predict", str(directory), str(file), "--out", str(file) + ".tsv"])
+    (tmp_path / "lines.txt.tsv").hardlink_to(file)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "is the file that is read" in capsys.readouterr().err
+    assert file.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "lines.txt.tsv"}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_told_to_end_in_the_middle_nothing_is_left(
+    number: signal.Signals, code: int, directory: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.txt"
+    out.write_text("what was there")
+    with subprocess.Popen(
+        command(directory, "-", "--out", str(out)), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write("a dog\n")
+        process.stdin.flush()
+        start = time.monotonic()
+        while not any(path.name.endswith(".part") and path.stat().st_size for path in tmp_path.iterdir()):
+            assert time.monotonic() - start < 120
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.wait(timeout=60) == code
+        assert process.stderr is not None
+        assert "nothing was left half-written" in process.stderr.read()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+    assert out.read_text() == "what was there"
+
+
 def test_draws_do_not_hang_on_windows_or_on_lines_that_were_refused(
     directory: Path, texts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
@@ -133,7 +264,7 @@ def test_draws_do_not_hang_on_windows_or_on_lines_that_were_refused(
     path.write_bytes(b"a dog\n\xff\na mat\nthe cat\n")
     expected = texts(["a dog", "", "a mat", "the cat"], temperature=1.2, seed=5).texts
     for window in (1, 3, 100):
-        monkeypatch.setattr(verb, "_WINDOW", window)
+        monkeypatch.setattr(arriving, "WINDOW", window)
         assert run(monkeypatch, directory, path, "--max-length", 9, "--temperature", 1.2, "--seed", 5) == 0
         lines = capsys.readouterr().out.split("\n")
         assert [lines[0], lines[2], lines[3]] == [shown(expected[i]) for i in (0, 2, 3)]
@@ -183,12 +314,10 @@ def test_other_verbs_say_what_it_is(
 def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
     path = tmp_path / "many.txt"
     path.write_bytes(b"a line of some words\n" * 200_000 + b"x" * 3_000_000)
-    handle = os.open(path, os.O_RDONLY)
     tracemalloc.start()
-    count = sum(len(window) for window in verb.read_windows(handle, gather=True))
+    count = sum(len(window) for window in arriving.lines_of_file(path))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    os.close(handle)
     assert count == 200_001
     assert most < 4_000_000
 

@@ -9,6 +9,7 @@ import typer
 
 from heedful import __version__
 from heedful.cli import data, doctor, generate, inspect, models, predict, probe, recipes, report, run, theory, translate
+from heedful.cli.outputs import TerminatedError
 from heedful.errors import RequestError, WorkError
 
 app = typer.Typer(
@@ -50,7 +51,7 @@ def heedful(
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted."""
+    """Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted, 143 told to end."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
@@ -65,6 +66,8 @@ def main() -> None:
         _exit_with_message(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
         _exit_with_message("interrupted; nothing was left half-written.", 130)
+    except TerminatedError:
+        _exit_with_message("told to end; nothing was left half-written.", 143)
     except BrokenPipeError:
         _exit_quietly()
     except SystemExit as error:

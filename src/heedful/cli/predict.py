@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from heedful.cli.outputs import open_result, refuse_input
 from heedful.cli.show import Header
 from heedful.errors import RequestError
-from heedful.storage.whole import open_output
 
 if TYPE_CHECKING:
     from heedful.api import Predictions, Predictor
@@ -55,6 +55,8 @@ def predict(
     is_file = len(texts) == 1 and texts[0] != "-" and _is_file(texts[0])
     if not is_file and (text is not None or pair is not None or header is not None):
         _refuse_options(texts)
+    if out is not None and (is_file or texts == ["-"]):
+        refuse_input(out, Path(texts[0]) if is_file else None)
     asked = Asked(load(model), head, adapters, raw)
     if is_file:
         windows = _from_file(Path(texts[0]), asked, model, text, pair, header)
@@ -201,7 +203,7 @@ def _arriving_lines() -> Iterator[list[bytes]]:
 
 def _write_file(out: Path, model: Asked, windows: Iterable[Rows]) -> tuple[int, int]:
     """The file appears when it is complete."""
-    with open_output(out) as file:
+    with open_result(out) as file:
         return _write_rows(file, _FORMATS[out.suffix], model, windows)
 
 

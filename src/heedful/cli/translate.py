@@ -1,30 +1,27 @@
 """`heedful translate`: a translation for each line, in their order."""
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from heedful.cli.outputs import open_result, refuse_input
 from heedful.cli.show import without_controls
 from heedful.errors import RequestError
-from heedful.storage.whole import open_output
+from heedful.translating.arriving import Windows, lines_of_file, lines_of_pipe
 
 if TYPE_CHECKING:
     from heedful.translating.engine import Translation
     from heedful.translating.lines import LineTranslator
 
-_WINDOW = 1024  # lines that are translated together, so that memory does not grow with the file
-_LONGEST = 1 << 19  # bytes of a line; no sentence has so many
-_CHUNK = 1 << 16
-
 
 def translate(
     model: Annotated[str, typer.Argument(help="A translator: a model directory, or a hub id.")],
     file: Annotated[
-        Path | None, typer.Argument(help="Texts, one a line; default: the standard input, or what you type.")
+        Path | None,
+        typer.Argument(help="Texts, one a line; may be gzipped. Default, or -: the standard input."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write to this file, which appears when it is whole.")] = None,
     beam: Annotated[
@@ -57,10 +54,8 @@ def translate(
     for name, value in (("--batch-size", batch_size), ("--batch-tokens", batch_tokens)):
         if value < 1:
             raise RequestError(f"{name} {value}: give 1 or more.")
-    if file is not None and not file.is_file():
-        raise RequestError(f"{file}: is not a file; name one with a text in each line, or none for standard input.")
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise RequestError(f"{out}: name a file in a folder that exists.")
+    file = None if file == Path("-") else file
+    _check_files(file, out)
 
     from heedful.api import load
     from heedful.translating.lines import LineTranslator
@@ -76,60 +71,20 @@ def translate(
     if file is None and sys.stdin.isatty() and out is None:
         _converse(translator, table)
         return
+    windows = lines_of_pipe(sys.stdin.fileno()) if file is None else lines_of_file(file)
     if out is None:
-        _from_place(file, lambda windows: table.write(sys.stdout, translator, windows))
+        table.write(sys.stdout, translator, windows)
     else:
-        _from_place(file, lambda windows: _write_file(out, translator, table, windows))
+        with open_result(out) as written:
+            table.write(written, translator, windows)
         print(f"{translator.count:,} {'line' if translator.count == 1 else 'lines'} in {out}", file=sys.stderr)
+    if not translator.count:
+        print(f"{'the standard input' if file is None else file} is empty: nothing was translated", file=sys.stderr)
     if translator.refused:
         print(
             f"{translator.refused:,} of {translator.count:,} lines were not translated; each says why in its place",
             file=sys.stderr,
         )
-
-
-Windows = Iterator[list[bytes | None]]
-
-
-def _from_place(file: Path | None, write: Callable[[Windows], None]) -> None:
-    if file is None:
-        write(read_windows(sys.stdin.fileno(), gather=False))
-        return
-    try:
-        handle = os.open(file, os.O_RDONLY)
-    except OSError as error:
-        raise RequestError(f"{file}: cannot be read ({error.strerror}).") from None
-    try:
-        write(read_windows(handle, gather=True))
-    finally:
-        os.close(handle)
-
-
-def read_windows(handle: int, gather: bool) -> Windows:
-    """Lines without their ends; None for one that is too long to be kept. With `gather` as many as a window holds, else
-    what has come so far, as one window: it is answered at once."""
-    window: list[bytes | None] = []
-    rest, dropped = b"", False
-    while chunk := os.read(handle, _CHUNK):
-        *pieces, tail = chunk.split(b"\n")
-        for piece in pieces:
-            whole = not dropped and len(rest) + len(piece) <= _LONGEST
-            window.append(rest + piece if whole else None)
-            rest, dropped = b"", False
-            if len(window) == _WINDOW:
-                yield window
-                window = []
-        if not dropped:
-            rest += tail
-            if len(rest) > _LONGEST:
-                rest, dropped = b"", True
-        if window and not gather:
-            yield window
-            window = []
-    if rest or dropped:
-        window.append(None if dropped else rest)
-    if window:
-        yield window
 
 
 class _Table:
@@ -161,10 +116,18 @@ class _Table:
             yield "\t".join(map(str, [*cells, " ".join(one.text.split())]))
 
 
-def _write_file(out: Path, translator: "LineTranslator", table: _Table, windows: Windows) -> None:
-    """The file appears when it is complete."""
-    with open_output(out) as file:
-        table.write(file, translator, windows)
+def _check_files(file: Path | None, out: Path | None) -> None:
+    if file is not None:
+        if not file.is_file():
+            raise RequestError(f"{file}: is not a file; name one with a text in each line, or none for standard input.")
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            raise RequestError(f"{file}: cannot be read ({error.strerror}); check its rights.") from None
+    if out is not None:
+        if out.is_dir() or not out.parent.is_dir():
+            raise RequestError(f"{out}: name a file in a folder that exists.")
+        refuse_input(out, file)
 
 
 def _converse(translator: "LineTranslator", table: _Table) -> None:

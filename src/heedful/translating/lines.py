@@ -49,11 +49,15 @@ class LineTranslator:
     def _text(self, line: bytes | None, row: int, why: dict[int, str]) -> str:
         text = ""
         try:
-            text = "" if line is None else line.decode("utf-8-sig" if self.count + row == 0 else "utf-8").rstrip("\r")
+            text = "" if line is None else line.decode("utf-8").rstrip("\r")
         except UnicodeDecodeError:
             why[row] = "is not UTF-8"
         if line is None or len(text) > LONGEST:
             why[row] = f"has more than {LONGEST:,} characters; give it sentence by sentence"
+        elif "\0" in text:
+            why[row] = "has a NUL character, so it is no text, or UTF-16 without its mark; save it as UTF-8"
+        elif "\r" in text:
+            why[row] = "has a carriage return in it; end the lines with a newline"
         return "" if row in why else text
 
     def _sources(self, texts: Sequence[str], why: dict[int, str]) -> list[Source]:
