@@ -241,6 +241,30 @@ def test_what_is_said_of_learning_curves(tmp_path: Path) -> None:
     assert "Each seed draws" not in three
 
 
+def test_marks_that_some_seeds_do_not_have(tmp_path: Path) -> None:
+    """A run that patience has ended, and one whose score is undefined at a mark: means are then of fewer seeds."""
+    folder = make_study(tmp_path / "study", ["bad", "good"], settings={"minilm · full": (3.0, 61.0)}, tested=True)
+    assert "fewer seeds" not in markdown.render(study_report(read_study(folder)), None)
+    first, second = (folder / "runs" / f"setting0-seed{seed}" for seed in (1, 2))
+    lines = (first / "log.jsonl").read_text().splitlines()
+    (first / "log.jsonl").write_text("".join(f"{x}\n" for x in lines if json.loads(x)["step"] <= 60))
+    manifest = json.loads((first / "manifest.json").read_text())
+    warned = {**manifest["data"], "warnings": ["9 of 10 training pairs (90%) are left out."]}
+    early = {"step": 60, "steps": 120, "marks_without_gain": 2}
+    write_json(first / "manifest.json", {**manifest, "stopped_early": early, "data": warned})
+    kept, marks = [], 0
+    for x in (second / "log.jsonl").read_text().splitlines():
+        line = json.loads(x)
+        marks += "dev" in line
+        kept.append({**line, "mark": marks, "dev": {}} if "dev" in line and marks == 2 else
+                    {**line, "mark": marks} if "dev" in line else line)  # fmt: skip
+    (second / "log.jsonl").write_text("".join(json.dumps(x) + "\n" for x in kept))
+    words = markdown.render(study_report(read_study(folder)), None)
+    assert "the mean is of fewer seeds (minilm · full, seed 1: marks 4 to 6; minilm · full, seed 2: mark 2)" in words
+    assert "1 of 3 runs stopped early, as dev had not gained (training.patience): setting0-seed1 at step 60" in words
+    assert "9 of 10 training pairs (90%) are left out." in words
+
+
 def test_small_differences_are_not_shown_as_zero(tmp_path: Path) -> None:
     folder = make_study(tmp_path / "study", ["a", "b"], n=40, seeds=(1, 2), settings={"x": (2.0, 5.0)}, tested=True)
     found = json.loads((folder / "statistics.json").read_text())

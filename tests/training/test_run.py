@@ -23,10 +23,12 @@ from heedful.objectives.classify import Classify
 from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
+from heedful.report.run import write_run_report
 from heedful.storage.shared import SharedStore
 from heedful.training import run as runs
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.loop import Fit
+from heedful.training.progress import Narrator
 from heedful.training.run import execute
 from training_samples import (
     assert_same_run,
@@ -235,14 +237,24 @@ def test_early_stopping_is_kept_over_an_interruption(
 ) -> None:
     recipe = tiny_recipe(*world, training={"patience": 1, "epochs": 5})
     judged(monkeypatch, 0.5)
-    execute(recipe, 7, tmp_path / "straight/run", command="x", quiet=True)
-    assert max(line["epoch"] for line in read_log(tmp_path / "straight/run")) == 2
+    heard: list[str] = []
+    narrator = Narrator("run", lambda _, news: heard.append(news.get("line", "")))
+    execute(recipe, 7, tmp_path / "straight/run", command="x", narrator=narrator)
+    log = read_log(tmp_path / "straight/run")
+    assert max(line["epoch"] for line in log) == 2
+    step = max(line["step"] for line in log)
+    stopped = {"step": step, "steps": step * 5 // 2, "marks_without_gain": 1}
+    assert read(tmp_path / "straight/run/manifest.json")["stopped_early"] == stopped
+    where = f"stopped early at step {step} of {step * 5 // 2}"
+    assert f"{where}: dev had not gained (training.patience)" in heard
     with monkeypatch.context() as patch:
         patch.setattr(runs, "write_outcome", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             execute(recipe, 7, tmp_path / "broken/run", command="x", quiet=True)
     execute(recipe, 7, tmp_path / "broken/run", command="x", quiet=True)
     assert_same_run(tmp_path / "straight/run", tmp_path / "broken/run")
+    write_run_report(tmp_path / "straight/run")
+    assert f"Training {where[:13]}, {where[14:]}" in (tmp_path / "straight/run/report.md").read_text()
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_step(

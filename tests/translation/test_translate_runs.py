@@ -17,6 +17,7 @@ from heedful.evaluation.metrics import scored
 from heedful.evaluation.translations import TRANSLATION_METRICS
 from heedful.report.run import write_run_report
 from heedful.storage.examples import read_predictions, read_values
+from heedful.training.progress import Narrator
 from heedful.training.run import execute
 from killing import survive
 from training_samples import read_log, write_csv
@@ -106,6 +107,27 @@ def test_what_is_too_long_is_said(finished: Path) -> None:
     assert any("more than 8 tokens and" in note and note.startswith("test:") for note in data["notes"])
     metrics = json.loads((finished / "metrics.json").read_text())["splits"]
     assert all(sentence in data["notes"] for sentence in metrics["dev"]["cut"])
+
+
+@pytest.mark.parametrize("longest", [40, 8, 5])
+def test_a_warning_where_much_of_train_is_left_out(longest: int, tmp_path: Path) -> None:
+    """Before the first step, and on the report; not where hardly anything is."""
+    heard: list[str] = []
+    recipe = translation("encoder-decoder", tmp_path, training={"max_length": longest, "epochs": 1})
+    narrator = Narrator("run", lambda _, news: heard.append(news.get("line", "step")))
+    execute(recipe, 3, tmp_path / "run", narrator=narrator)
+    long = sum(len(translate_word(word)) + 1 > longest for word in words(30))
+    if longest == 40:
+        assert not long
+        assert not any("left out" in line for line in heard)
+        return
+    assert long > 3
+    said = f"{long} of 30 training pairs ({long / 30:.0%}) are left out, as a side has more than {longest} tokens"
+    assert heard[0].startswith(said)
+    assert "raise training.max_length" in heard[0]
+    write_run_report(tmp_path / "run")
+    opening = (tmp_path / "run/report.md").read_text().split("\n## ")[0]
+    assert said in opening
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -42,6 +42,8 @@ class PairRows:
     """The sources in the tokens of another body; none where there is no such body."""
     too_long: list[str] = field(default_factory=list)
     """Sentences on what was cut, or left out."""
+    left_out: int = 0
+    """How many pairs were."""
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -77,6 +79,7 @@ def encode_set(
         [pairs.rows[i] for i in kept],
         [Text([other[i].ids], None, other[i].truncated, (name, at)) for at, i in enumerate(kept)] if other else [],
         said,
+        len(gone),
     )
 
 

@@ -49,6 +49,8 @@ TERM = "translate"
 _TOKENS, _SCORES = 4096, 2**25  # at a time that are only judged: tokens of a side, and scores of tokens
 _EDGES = (5, 10, 20, 30, 50)
 """Lengths of sources, in tokens, at which scores are told apart."""
+_MUCH = 0.1
+"""The share of training pairs that may be left out without a warning."""
 _TIMED = 32  # sources that say how long a translation takes
 
 Columns = dict[str, npt.NDArray[np.float64]]
@@ -114,7 +116,22 @@ class Translate(Objective):
         notes = [*facts.get("notes", []), *(said for rows in self.sets_.values() for said in rows.too_long)]
         if "train" in self.sets_:
             facts["sizes"] = {**facts["sizes"], "train": len(self.sets_["train"])}
+            if warning := self._much_left_out():
+                facts["warnings"] = [warning]
         return {**facts, **({"notes": notes} if notes else {}), "usage": "heedful translate {model} FILE"}
+
+    def _much_left_out(self) -> str:
+        """In words, where so many training pairs are too long that another task is learned than was meant."""
+        train, longest = self.sets_["train"], self.recipe.training.max_length
+        total = train.left_out + len(train)
+        if train.left_out <= _MUCH * total:
+            return ""
+        other = ", or a source more than model.bert reads" if train.bert else ""
+        many = f"{train.left_out:,} of {total:,} training pairs ({train.left_out / total:.0%})"
+        return (
+            f"{many} are left out, as a side has more than {longest} tokens{other}: the model learns from short texts "
+            "alone; raise training.max_length, or cut the texts into sentences."
+        )
 
     def examples(self, name: str) -> list[dict[str, Any]]:
         pairs = self.data.splits[name]

@@ -101,6 +101,8 @@ def execute(
         group.check(parts.device)
         manifest = manifest or _manifest(recipe, seed, parts, command, thresholds or {}, group)
         write_json(directory / "manifest.json", manifest)
+        for warning in manifest["data"].get("warnings", []):
+            narrator.say(warning)
         if (directory / "checkpoints").exists():
             narrator.say("going on from the last checkpoint")
         group.tell(_for_the_others(parts, manifest))
@@ -111,6 +113,10 @@ def execute(
                 limits = manifest.get("thresholds", {})
                 fit = _fit(recipe, seed, directory, parts, store, narrator, should_stop, started, limits, group)
                 progress, clock = fit.progress, fit.clock
+                if early := _ended_early(fit):
+                    manifest["stopped_early"] = early
+                    where = f"at step {early['step']} of {early['steps']}"
+                    narrator.say(f"stopped early {where}: dev had not gained (training.patience)")
             metrics = write_outcome(directory, recipe, parts, progress, baselines)
         parts.tuning.finish(progress.decay)
         objective.finish(parts.checkpoint)
@@ -218,6 +224,15 @@ def _fit(
         narrator.say(f"stopped at step {fit.progress.step}; the same command goes on from there")
         raise KeyboardInterrupt from None
     return fit
+
+
+def _ended_early(fit: Fit) -> dict[str, int]:
+    """Where training.patience has ended training before its end; nothing if it has not."""
+    progress = fit.progress
+    if progress.pruned or fit.schedule.is_end(progress.step, progress.tokens):
+        return {}
+    steps = fit.schedule.expected_steps(progress.step, progress.tokens)
+    return {"step": progress.step, "steps": steps, "marks_without_gain": progress.marks_without_gain}
 
 
 def _keep_mark(folder: Path, parts: Assembly, store: SharedStore, progress: Progress) -> None:

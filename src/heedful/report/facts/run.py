@@ -69,6 +69,15 @@ def tell_marks_apart(epochs: Sequence[float | None]) -> bool:
     return None not in epochs and len(set(epochs)) == len(epochs)
 
 
+def early_stop(run: Run) -> str:
+    """Where training.patience has ended a run, in words; "" if it has not."""
+    facts = mapping(run.manifest, "stopped_early")
+    step, steps = number(facts, "step"), number(facts, "steps")
+    if step is None or steps is None:
+        return ""
+    return f"at step {step:.0f} of {steps:.0f}"
+
+
 def place_of_mark(run: Run, mark: float) -> str:
     """Where a mark was in training, in words: after an epoch where each has one mark, else at a step."""
     lines = [line for line in run.log if mapping(line, "dev")]

@@ -9,6 +9,7 @@ from heedful.report.facts.run import (
     best_baseline,
     chose_on_dev,
     dev_points,
+    early_stop,
     judged_set,
     keeps_best,
     metrics_of,
@@ -62,7 +63,7 @@ from heedful.report.sections.shared import (
     repeat_blocks,
 )
 from heedful.report.sections.tasks import run_forgetting, run_tasks, task_curves
-from heedful.storage.reading import mapping, number, records
+from heedful.storage.reading import mapping, names, number, records
 from heedful.storage.runs import Run
 
 MOST_ERRORS = 40
@@ -111,6 +112,9 @@ def opening(run: Run) -> tuple[Block, ...]:
     if stopped is not None:
         where = place_of_mark(run, stopped)
         blocks.append(Prose(f"Stopped {where}: behind the median of earlier settings of its search.", "note"))
+    if early := early_stop(run):
+        blocks.append(Prose(f"Training stopped early, {early}: dev had not gained (training.patience).", "note"))
+    blocks += [Prose(said, "warning") for said in names(mapping(run.manifest, "data"), "warnings")]
     split = judged_set(run)
     if split is None:
         blocks.append(Prose("There are no scores to report: no set has been evaluated.", "lead"))

@@ -1,10 +1,11 @@
 """The sections of a study's report: each reads the comparison and says one thing, or is None."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from heedful.evaluation.spread import summarise
 from heedful.report.facts.comparison import Comparison, Setting, compare, score
-from heedful.report.facts.run import dev_points, tell_marks_apart
+from heedful.report.facts.run import dev_points, early_stop, tell_marks_apart
 from heedful.report.page import charts
 from heedful.report.page.glossary import with_words
 from heedful.report.page.pieces import Block, Column, Figure, Fold, Prose, Report, Role, Row, Section, Table, in_short
@@ -31,11 +32,13 @@ from heedful.report.sections.record import repeat, runs, search, tried
 from heedful.report.sections.shared import about_data
 from heedful.report.sections.statistics import abstention, doubtful, stability, tests
 from heedful.report.sections.tasks import forgetting, interference, tasks
-from heedful.storage.reading import mapping, number
+from heedful.storage.reading import mapping, names, number
 from heedful.storage.runs import Study
 
 MOST_DOTS = 10
 """Settings in the leaderboard, beside the chosen one and the baselines."""
+_MOST_SAID = 5
+"""Runs that are named one by one where something is to be said of each."""
 INTERVAL = "95\N{NO-BREAK SPACE}% interval"
 
 
@@ -81,6 +84,8 @@ def opening(c: Comparison) -> tuple[Block, ...]:
     """The card with the leaderboard beside it; why there is none where there is none."""
     made = card(c)
     blocks: list[Block | None] = [Prose(without_card(c), "lead") if made is None else made, leaderboard(c)]
+    warnings = dict.fromkeys(said for run in c.runs for said in names(mapping(run.manifest, "data"), "warnings"))
+    blocks += [Prose(said, "warning") for said in list(warnings)[:_MOST_SAID]]
     return tuple(block for block in blocks if block is not None)
 
 
@@ -220,9 +225,37 @@ def curves(c: Comparison) -> Section | None:
     shown = list(dict.fromkeys(row["setting"] for row in rows))
     chart = charts.bands(rows, unit, f"{c.metric.title} on dev", shown, baseline_line(c, "dev"))
     caption = "Mean over the seeds at each evaluation on dev; the bands are ± one standard deviation."
+    caption += _missing_marks(points, {setting.name: setting for setting in c.drawn})
     if len(c.scored) > len(c.drawn):
         caption += f" Drawn are {len(c.drawn)} of {len(c.scored)} settings: the chosen one, and the best on {c.split}."
-    return make_section("learning", "Learning", [Figure("learning", caption, chart)])
+    return make_section("learning", "Learning", [Figure("learning", caption, chart), _early_stops(c)])
+
+
+def _missing_marks(points: Mapping[str, list[list[dict[str, Any]]]], settings: Mapping[str, Setting]) -> str:
+    """Which runs have no score at marks that another seed of their setting has: there the mean is of fewer seeds."""
+    said = []
+    for name, of_seeds in points.items():
+        marks = {point["mark"] for run in of_seeds for point in run}
+        for run, found in zip(settings[name].runs, of_seeds, strict=True):
+            if missing := sorted(marks - {point["mark"] for point in found}):
+                together = missing[-1] - missing[0] == len(missing) - 1 > 0
+                numbers = [f"{missing[0]:.0f} to {missing[-1]:.0f}"] if together else [f"{m:.0f}" for m in missing]
+                word = "mark" if len(missing) == 1 else "marks"
+                said.append(f"{name}, seed {run.seed}: {word} {', '.join(numbers)}")
+    return f" Where a run has no score, the mean is of fewer seeds ({_some(said)})." if said else ""
+
+
+def _early_stops(c: Comparison) -> Prose | None:
+    stopped = [f"{run.directory.name} {where}" for run in c.runs if (where := early_stop(run))]
+    if not stopped:
+        return None
+    words = f"{len(stopped)} of {several(len(c.runs), 'run')} stopped early, as dev had not gained (training.patience)"
+    return Prose(f"{words}: {_some(stopped)}.", "note")
+
+
+def _some(said: list[str]) -> str:
+    more = f"; and {len(said) - _MOST_SAID} more" if len(said) > _MOST_SAID else ""
+    return "; ".join(said[:_MOST_SAID]) + more
 
 
 def _each_seed(setting: Setting, split: str, metric: str) -> str:
