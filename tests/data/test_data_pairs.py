@@ -14,8 +14,11 @@ from heedful.data.aligned.filters import LONGEST, Filters, count_words, filter_p
 from heedful.data.aligned.loading import load_pairs
 from heedful.data.aligned.reading import read_text_files
 from heedful.data.aligned.records import Aligned, Pairs
+from heedful.data.aligned.shifts import find_shift
 from heedful.data.disk import read_lines
 from heedful.data.files import read_rows
+from heedful.data.pig_latin import translate as pig_latin_of
+from heedful.data.pig_latin import words
 from heedful.errors import RequestError
 
 SIDES = {"source": "en", "target": "de"}
@@ -365,6 +368,54 @@ def test_sides_a_line_apart_are_noticed(tmp_path: Path) -> None:
         (check,) = (check for check in data.checks if check["name"] == "alignment")
         assert check["state"] == state
     assert "of a source and of the previous target go together" in check["sentence"]
+
+
+def pig_latin(count: int = 400) -> list[tuple[str, str]]:
+    draw, known = random.Random(1), words()
+    sentences = [" ".join(draw.choices(known, k=draw.randint(3, 14))) for _ in range(count)]
+    return [(sentence, pig_latin_of(sentence)) for sentence in sentences]
+
+
+@pytest.mark.parametrize(("lost", "other"), [(150, 399), (399, 150), (100, 300), (300, 100)])
+def test_a_line_that_is_lost_in_the_middle_is_noticed(lost: int, other: int, tmp_path: Path) -> None:
+    """Of the source this line, and of the target another, so that both files have the same number of lines."""
+    pairs = pig_latin()
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    del sources[lost], targets[other]
+    text_files(tmp_path / "bad", list(zip(sources, targets, strict=True)))
+    data = load_pairs(train=str(tmp_path / "bad"), **SIDES)  # dev and test are carved: neighbours are torn apart there
+    said = [check for check in data.checks if check["name"] == "alignment" and "bad.en" in check["sentence"]]
+    (check,) = said
+    assert check["state"] == "warn"
+    (first,) = check["rows"]
+    assert abs(first - (min(lost, other) + 1)) <= 5
+    assert f"from about line {first:,} to line" in check["sentence"]
+    assert f"the target a line {'below' if other > lost else 'above'} go together" in check["sentence"]
+
+
+@pytest.mark.parametrize("order", ["drawn", "sorted", "blocks"])
+def test_aligned_lines_in_any_order_are_not_suspected(order: str, tmp_path: Path) -> None:
+    pairs = pig_latin(2000)
+    if order == "sorted":
+        pairs.sort(key=lambda pair: len(pair[0]))
+    elif order == "blocks":  # of long and of short lines, by turns
+        pairs.sort(key=lambda pair: len(pair[0]) > 50)
+        pairs = [pair for i in range(0, 1000, 100) for pair in [*pairs[i : i + 100], *pairs[1000 + i : 1100 + i]]]
+    text_files(tmp_path / "good", pairs)
+    data = load_pairs(train=str(tmp_path / "good"), dev_share=0, test_share=0, **SIDES)
+    assert [check["state"] for check in data.checks if check["name"] == "alignment"] == ["pass"]
+
+
+def test_lengths_that_say_nothing_raise_no_suspicion() -> None:
+    """Targets of any length, of one length, and lengths that drift: nothing that looks shifted is more than chance."""
+    draw = random.Random(2)
+    for trial in range(60):
+        sources = ["s" * draw.randint(1, 80) for _ in range(draw.randint(100, 1500))]
+        targets = ["t" * (7 if trial % 3 == 0 else draw.randint(1, 80)) for _ in sources]
+        if trial % 3 == 1:
+            sources = [f"{source}{'s' * (i // 10)}" for i, source in enumerate(sources)]
+            targets = [f"{target}{'t' * (i // 10)}" for i, target in enumerate(targets)]
+        assert find_shift(sources, targets) is None
 
 
 def test_untranslated_and_repeated_pairs_are_noticed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from heedful.data.aligned.records import Pairs
+from heedful.data.aligned.shifts import find_shift
 from heedful.data.checks import Finding, count_of, listed
 from heedful.data.delimited import Rule
 from heedful.data.disk import encoding_of, is_file, read_lines, require_file
@@ -49,6 +50,7 @@ def read_text_files(source: Path, target: Path) -> Part:
             side.pop()
     raw = (_Raw(i, i, s, t) for i, (s, t) in enumerate(zip(*sides, strict=True), 1))
     part = _usable(raw, f"{source} and {target}", f"{source.name} and {target.name}", [])
+    part.findings += _shifted(f"{source.name} and {target.name}", part.pairs)
     for path in (source, target):
         if encoding_of(path) == "utf-16":
             part.notes.append(f"{path.name} is UTF-16, and was read as such.")
@@ -119,6 +121,21 @@ def _left_out(short: str, bad: Sequence[Unreadable]) -> Finding:
         f"({word} {listed(places, 20)}; the first {bad[0].reason})."
     )
     return Finding("rows", short, len(bad), [some.number for some in bad], sentence)
+
+
+def _shifted(short: str, pairs: Pairs) -> list[Finding]:
+    found = find_shift(pairs.sources, pairs.targets)
+    if found is None:
+        return []
+    first, last = pairs.rows[found.first], pairs.rows[found.last]
+    apart = "a line" if abs(found.by) == 1 else f"{abs(found.by)} lines"
+    sentence = (
+        f"{short}: from about line {first:,} to line {last:,} the sides look shifted by {apart}: the lengths of a "
+        f"source and of the target {apart} {'below' if found.by > 0 else 'above'} go together there (correlation "
+        f"{found.shifted:.2f}), those of a pair do not ({found.own:.2f}), and elsewhere they do "
+        f"({found.elsewhere:.2f}); look for a lost line at line {first:,}."
+    )
+    return [Finding("alignment", short, last - first + 1, [first], sentence)]
 
 
 def _not_aligned(source: Path, target: Path, sources: list[str], targets: list[str]) -> RequestError:

@@ -1,0 +1,83 @@
+"""Where two aligned texts come apart for a while though they have equally many lines: one line is lost on one side, and
+another elsewhere on the other.
+
+Long sentences have long translations. Where that holds for a line and a neighbour of its own, and not for the line
+itself, the sides are shifted against each other. Letters: n lines, d the shift, k … m the lines that are shifted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+_SHIFTS = (1, -1, 2, -2, 3, -3)
+_ENOUGH = 50
+"""Lines that must be shifted, and lines that must not be, before anything is said."""
+_CLEAR = 6.0
+"""Standard errors by which the neighbours must fit better: so many that, looked for at every place of a million lines,
+they hardly come by chance."""
+_TOGETHER = 0.3
+"""The least correlation of lengths that go together."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shift:
+    first: int
+    """The place of the first pair that is shifted, from 0."""
+    last: int
+    by: int
+    """Line i of the source goes with line i + by of the target."""
+    own: float
+    """The correlation of the lengths there, of each line and its own."""
+    shifted: float
+    elsewhere: float
+    """Of each line and its own, where nothing is shifted."""
+
+
+def find_shift(sources: Sequence[str], targets: Sequence[str]) -> Shift | None:
+    """The stretch of lines that fits best with its neighbours, if that cannot be chance."""
+    if len(sources) < 2 * _ENOUGH:
+        return None
+    a_n, b_n = (_ranks(np.array([len(text) for text in side])) for side in (sources, targets))
+    found = [shift for d in _SHIFTS if (shift := _shifted_by(d, a_n, b_n)) is not None]
+    return max(found, key=lambda shift: (shift.last - shift.first) * (shift.shifted - shift.own), default=None)
+
+
+def _shifted_by(d: int, a_n: Floats, b_n: Floats) -> Shift | None:
+    n, skip = len(a_n), max(0, -d)
+    a, own, other = a_n[skip : n - max(0, d)], b_n[skip : n - max(0, d)], b_n[skip + d : n + min(0, d)]
+    gain = a * (other - own)  # its mean is below 0 where lines stand as they should
+    k, m = _best_stretch(gain)
+    if m - k < _ENOUGH or len(a) - (m - k) < _ENOUGH:
+        return None
+    rest = np.r_[0:k, m : len(a)]
+    elsewhere, straight, shifted = (
+        _correlation(a[rest], own[rest]),
+        _correlation(a[k:m], own[k:m]),
+        _correlation(a[k:m], other[k:m]),
+    )
+    clear = gain[k:m].mean() * np.sqrt(m - k) > _CLEAR * gain[k:m].std()
+    if not clear or min(shifted, elsewhere) < _TOGETHER or shifted < 2 * straight:
+        return None
+    return Shift(skip + k, skip + m - 1, d, straight, shifted, elsewhere)
+
+
+def _best_stretch(gain: Floats) -> tuple[int, int]:
+    """k and m, between which the sum is greatest."""
+    sums = np.concatenate([[0.0], np.cumsum(gain)])
+    least = np.minimum.accumulate(sums)
+    m = int(np.argmax(sums - least))
+    return int(np.argmin(sums[: m + 1])), m
+
+
+def _ranks(lengths_n: npt.NDArray[np.int64]) -> Floats:
+    """From −1 to 1, equal ones alike, so that no line counts for more than another, however long it is."""
+    _, place_n, count = np.unique(lengths_n, return_inverse=True, return_counts=True)
+    return (2 * np.cumsum(count) - count)[place_n] / len(lengths_n) - 1.0
+
+
+def _correlation(a: Floats, b: Floats) -> float:
+    return float(np.corrcoef(a, b)[0, 1]) if a.std() > 0 and b.std() > 0 else 0.0
