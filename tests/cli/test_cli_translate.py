@@ -204,6 +204,22 @@ def test_characters_that_no_text_has_and_files_without_any(
     assert out.read_bytes() == b""
 
 
+def test_translations_that_were_cut_and_characters_that_are_unknown_are_counted(
+    directory: Path, texts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    """Unless the user has said where to cut."""
+    path, lines = tmp_path / "lines.txt", ["the cat sat", "a dög", "", "a dog ran"]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    cut = texts(lines, max_length=None).reasons.count("max_length")
+    assert cut
+    unknown = "1 of 4 lines have characters that the model does not know\n"
+    assert run(monkeypatch, directory, path) == 0
+    said = f"the translations of {cut} of 4 lines were cut after 40 tokens; give shorter sentences"
+    assert capsys.readouterr().err.startswith(unknown + said)
+    assert run(monkeypatch, directory, path, "--max-length", 9) == 0
+    assert capsys.readouterr().err == unknown
+
+
 def test_what_is_read_is_never_written_over(
     directory: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:

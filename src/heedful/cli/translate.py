@@ -80,9 +80,20 @@ def translate(
         print(f"{translator.count:,} {'line' if translator.count == 1 else 'lines'} in {out}", file=sys.stderr)
     if not translator.count:
         print(f"{'the standard input' if file is None else file} is empty: nothing was translated", file=sys.stderr)
+    _say_what_is_amiss(translator, max_length is not None)
+
+
+def _say_what_is_amiss(translator: "LineTranslator", asked: bool) -> None:
+    """`asked`: the user has said where translations are cut, and need not hear that they are."""
+    of = f"of {translator.count:,} {'line' if translator.count == 1 else 'lines'}"
     if translator.refused:
+        print(f"{translator.refused:,} {of} were not translated; each says why in its place", file=sys.stderr)
+    if translator.unknown:
+        print(f"{translator.unknown:,} {of} have characters that the model does not know", file=sys.stderr)
+    if translator.cut and not asked:
         print(
-            f"{translator.refused:,} of {translator.count:,} lines were not translated; each says why in its place",
+            f"the translations of {translator.cut:,} {of} were cut after {translator.most:,} tokens; give shorter "
+            "sentences, or a higher --max-length",
             file=sys.stderr,
         )
 

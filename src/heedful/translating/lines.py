@@ -22,6 +22,10 @@ class LineTranslator:
     count: int = 0
     """Lines so far."""
     refused: int = 0
+    cut: int = 0
+    """Translations, the best of each line, that would have gone on."""
+    unknown: int = 0
+    """Lines with characters for which the source's tokenizer has no token."""
 
     def __post_init__(self) -> None:
         self._decoding = decide(self.translator.checkpoint, self.wanted)
@@ -44,7 +48,15 @@ class LineTranslator:
         )
         self.count += len(lines)
         self.refused += len(why)
+        self.cut += sum(found[0].reason == "max_length" for found in made)
+        unknown = self.translator.tokenizers.source.unk_id
+        self.unknown += sum(unknown in source.ids for source in given) if unknown is not None else 0
         return [why.get(row, found) for row, found in enumerate(made)]
+
+    @property
+    def most(self) -> int:
+        """Tokens of a translation."""
+        return self._decoding.limits.max_new_tokens
 
     def _text(self, line: bytes | None, row: int, why: dict[int, str]) -> str:
         text = ""
