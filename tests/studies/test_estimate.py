@@ -56,6 +56,15 @@ def test_tokens_count_by_the_length_of_rows(tmp_path: Path, monkeypatch: pytest.
     assert expected_seconds([(recipe, 0)], store, None) == pytest.approx(200 + 0.1 * (5 * dev + test))
 
 
+@pytest.mark.parametrize(("sides", "rows"), [(1, 50), (2, 100)])
+def test_steps_by_tokens_have_as_many_rows_as_fit(
+    sides: int, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "_measure", lambda *_: Pace(0.0, 1.0, tokens=20.0, sides=sides))
+    recipe = make_recipe({**TICKETS, "training": {"steps": 7, "batch_tokens": 1000}})
+    assert expected_seconds([(recipe, 0)], SharedStore(tmp_path), None) == pytest.approx(7 * rows)
+
+
 def test_features_of_a_frozen_body_count_once(paced: list[str], tmp_path: Path) -> None:
     store = SharedStore(tmp_path)
     recipe = make_recipe({**TICKETS, "tuning": {"method": "frozen", "solve": False}, "training": {"epochs": 4}})

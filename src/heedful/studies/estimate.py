@@ -30,6 +30,8 @@ class Pace:
     """Whether every row is read once, for all runs, because the body does not move."""
     tokens: float = 1.0
     """Of a row."""
+    sides: int = 1
+    """How many texts a row has that `training.batch_tokens` counts apart."""
 
 
 def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, threads: int | None) -> float:
@@ -77,7 +79,7 @@ def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, 
     table = recipe.training
     rows, marks = sizes["train"] * table.epochs, table.epochs
     if table.steps is not None:
-        rows, marks = stages * table.batch_size * table.steps, table.steps // (table.mark_steps or table.steps)
+        rows, marks = stages * table.steps * _rows(recipe, pace), table.steps // (table.mark_steps or table.steps)
     elif table.tokens is not None:
         rows, marks = round(table.tokens / pace.tokens), table.tokens // (table.mark_tokens or table.tokens)
     marks = stages * max(1, marks)
@@ -86,6 +88,14 @@ def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, 
     if pace.cached:
         return pace.reading * (sizes["train"] + judged + others) * new + pace.training * rows
     return pace.training * rows + pace.reading * (judged * (marks + 1) + others)
+
+
+def _rows(recipe: Recipe, pace: Pace) -> int:
+    """Of a step, roughly: rows of similar length stand together."""
+    table = recipe.training
+    if table.batch_tokens is None:
+        return table.batch_size
+    return max(1, round(table.batch_tokens * pace.sides / pace.tokens))
 
 
 def _measure(recipe: Recipe, objective: Objective, threads: int | None) -> Pace:
@@ -100,7 +110,7 @@ def _measure(recipe: Recipe, objective: Objective, threads: int | None) -> Pace:
             _pass(parts, train=True)  # the first one is slower
             training = _pass(parts, train=True) / rows
         reading = parts.tuning.spent(0, 0).seconds if cached else _pass(parts, train=False)
-        return Pace(reading / rows, training, cached, sum(step.lengths) / rows)
+        return Pace(reading / rows, training, cached, sum(step.lengths) / rows, 2 if objective.PAIRS else 1)
 
 
 def _pass(parts: Assembly, train: bool) -> float:
@@ -124,4 +134,4 @@ def _mean(paces: Iterable[Pace]) -> Pace:
     reading, training, tokens = (
         sum(getattr(p, key) for p in known) / len(known) for key in ("reading", "training", "tokens")
     )
-    return Pace(reading, training, any(p.cached for p in known), tokens)
+    return Pace(reading, training, any(p.cached for p in known), tokens, known[0].sides)
