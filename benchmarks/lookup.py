@@ -5,9 +5,9 @@
 A text holds pairs of a letter and a digit, and the same pairs again, four times, with spaces between: each time in
 another order ("lookup"), or in the same one ("copy"). A language model learns to go on with such texts. Then it is
 given the pairs, the space and a letter of texts that it has not seen: which digit stood beside the letter? In "copy"
-the place says so, in "lookup" only the letter does. Kinds of attention × three seeds, all of one size and budget, as
-studies in the folder that is named, for each number of pairs (4 unless others are named); the same line goes on where
-it was stopped.
+the place says so, in "lookup" only the letter does. Kinds of attention × three seeds, all of one size and with as many
+steps, as studies in the folder that is named, for each number of pairs (4 unless others are named); the same line goes
+on where it was stopped.
 
 "guessing" is the commonest digit of each text: the best that can be done without comparing letters.
 """
@@ -28,6 +28,7 @@ from heedful.models.next_token import NextToken
 
 KINDS = ["dot-product", "rotary", "relative", "synthesizer-dense", "synthesizer-random"]
 SEEDS, TEXTS, ASKED, AGAIN = 3, 20_000, 1_000, 4
+STEPS = {"copy": 500, "lookup": 1500}
 RECIPE = """
 seeds = {seeds}
 model = {{ shape = "gpt-mini", layers = 2, width = 64, heads = 4, positions = {positions}, body_dropout = 0.0 }}
@@ -37,7 +38,7 @@ objective = {{ kind = "causal" }}
 study = {{ model.attention = {kinds}, test = "all" }}
 
 [training]
-steps = 1500
+steps = {steps}
 mark_steps = 500
 batch_size = 64
 optimiser = "muon"
@@ -68,7 +69,13 @@ def study(folder: Path, task: str, pairs: int) -> dict[str, list[float]]:
     lines = [" ".join(map(spelled, next(made))) + "\n" for _ in range(TEXTS)]
     corpus.write_text("".join(lines), encoding="utf-8")
     recipe = corpus.with_suffix(".toml")
-    values = {"seeds": SEEDS, "positions": (2 * pairs + 1) * (1 + AGAIN) + 1, "corpus": corpus, "kinds": KINDS}
+    values = {
+        "seeds": SEEDS,
+        "positions": (2 * pairs + 1) * (1 + AGAIN) + 1,
+        "corpus": corpus,
+        "kinds": KINDS,
+        "steps": STEPS[task],
+    }
     recipe.write_text(RECIPE.format(**values), encoding="utf-8")
     out = folder / corpus.stem
     heedful.run(recipe, out=out)
@@ -119,7 +126,7 @@ if __name__ == "__main__":
     for number in map(int, sys.argv[2:] or (4,)):
         print(f"| {number} pairs, right of {ASKED} | {' | '.join(('guessing', *KINDS))} |")
         print(f"|---|{'---|' * (1 + len(KINDS))}")
-        for task in ("copy", "lookup"):
+        for task in STEPS:
             found = study(place, task, number)
             cells = [
                 f"{statistics.mean(of):.1%}" + (f" ± {statistics.stdev(of):.1%}" if len(of) > 1 else "")
