@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from corpus_samples import corpus_recipe, write_text
 from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
@@ -13,8 +14,11 @@ from heedful.studies.board import Board
 from heedful.studies.estimate import Pace, expected_seconds
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
+from heedful.training.assembly import read_objective
 from heedful.training.progress import roughly
+from question_samples import answer_recipe, write_people
 from training_samples import tiny_recipe, write_data, write_tiny
+from translation_samples import assembled, translation
 
 TICKETS: dict[str, Any] = {"model": {"name": "x"}, "data": {"name": "tickets"}}
 
@@ -56,13 +60,68 @@ def test_tokens_count_by_the_length_of_rows(tmp_path: Path, monkeypatch: pytest.
     assert expected_seconds([(recipe, 0)], store, None) == pytest.approx(200 + 0.1 * (5 * dev + test))
 
 
-@pytest.mark.parametrize(("sides", "rows"), [(1, 50), (2, 100)])
-def test_steps_by_tokens_have_as_many_rows_as_fit(
-    sides: int, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(estimate, "_measure", lambda *_: Pace(0.0, 1.0, tokens=20.0, sides=sides))
-    recipe = make_recipe({**TICKETS, "training": {"steps": 7, "batch_tokens": 1000}})
-    assert expected_seconds([(recipe, 0)], SharedStore(tmp_path), None) == pytest.approx(7 * rows)
+def test_steps_that_tokens_measure_have_the_rows_that_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_measure", lambda *_: Pace(0.0, 1.0, moving=0.5, step_rows=7.0))
+    store = SharedStore(tmp_path)
+    by_tokens = make_recipe({**TICKETS, "training": {"steps": 10, "batch_tokens": 500}})
+    assert expected_seconds([(by_tokens, 0)], store, None) == pytest.approx(10 * (7 + 0.5))
+    by_rows = make_recipe({**TICKETS, "training": {"steps": 10, "batch_size": 4}})
+    assert expected_seconds([(by_rows, 0)], store, None) == pytest.approx(10 * (4 + 0.5))
+
+
+def test_every_mark_and_the_end_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_measure", lambda *_: Pace(1.0, 0.0, final=3.0))
+    store = SharedStore(tmp_path)
+    data = load_data(make_recipe(TICKETS).data, 0, store)
+    train, dev, test = len(data.train), len(data.dev or ()), len(data.test or ())
+    epoch = -(-train // 32)
+    for training, marks in (
+        ({"steps": 20, "mark_steps": 5}, 4),
+        ({"epochs": 2, "mark_steps": 2}, -(-2 * train // 32 // 2)),
+        ({"steps": 3 * epoch}, 4),  # the ends of three epochs and a bit, whose last batches are smaller
+    ):
+        recipe = make_recipe({**TICKETS, "training": training})
+        found = expected_seconds([(recipe, 0)], store, None)
+        assert found == pytest.approx(marks * dev + 3 * (dev + test), abs=dev), training
+
+
+def test_a_step_by_tokens_is_measured_at_its_average_size(tmp_path: Path) -> None:
+    """Rows in a step, and their tokens, are those of the training that follows."""
+    recipe = translation("encoder-decoder", tmp_path, training={"batch_tokens": 40})
+    store = SharedStore(tmp_path / "store")
+    pace = estimate._measure(recipe, read_objective(recipe, 0, store), 1)
+    real = assembled(recipe, tmp_path / "store").objective
+    steps = [real.step(i) for i in range(real.epoch_steps(0) or 0)]
+    rows = sum(len(step.rows) for step in steps)
+    assert pace.step_rows == pytest.approx(rows / len(steps), rel=0.25)
+    assert pace.tokens == pytest.approx(sum(sum(step.lengths) for step in steps) / rows, rel=0.1)
+
+
+def test_running_text_by_tokens(tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text.txt")
+    recipe = corpus_recipe(text, {"kind": "mask", "next_sentence": False}, batch_tokens=128)
+    store = SharedStore(tmp_path / "store")
+    pace = estimate._measure(recipe, read_objective(recipe, 0, store), 1)
+    real = assembled(recipe, tmp_path / "store").objective
+    steps = [real.step(i) for i in range(real.epoch_steps(0) or 0)]
+    assert pace.step_rows == pytest.approx(sum(len(step.rows) for step in steps) / len(steps), rel=0.3)
+    assert pace.reading > 0
+
+
+def test_answering_is_counted(tmp_path: Path) -> None:
+    recipe = answer_recipe(write_people(tmp_path))
+    pace = estimate._measure(recipe, read_objective(recipe, 0, SharedStore(tmp_path / "store")), 1)
+    assert pace.final == pace.reading > pace.training
+
+
+def test_translating_is_counted(tmp_path: Path) -> None:
+    """It takes longer than to read the pairs, and with a beam longer still."""
+    recipe = translation("encoder-decoder", tmp_path, objective={"beam": 1, "final_beam": 8})
+    unjudged = translation("encoder-decoder", tmp_path, objective={"beam": 0}, evaluation={"metric": "loss"})
+    store = SharedStore(tmp_path / "store")
+    pace, other = (estimate._measure(one, read_objective(one, 0, store), 1) for one in (recipe, unjudged))
+    assert pace.final is not None
+    assert pace.final > pace.reading > other.reading
 
 
 def test_features_of_a_frozen_body_count_once(paced: list[str], tmp_path: Path) -> None:

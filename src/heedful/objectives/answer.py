@@ -7,6 +7,7 @@ read before it answers gets the question as    begin question M document M answe
 for; the document is the one whose subject the question names, or nothing where there is none.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -350,6 +351,13 @@ class Answer(Objective):
         recalled = [self.tokenizer.decode(one.recalled).strip() for one in said]
         with_text = [(*line, text) for line, text in zip(lines, recalled, strict=True)]
         return Judgement(metrics, some.rows, columns, ("answer", "confidence", "recalled"), lambda: with_text)
+
+    def judging_seconds(self, reader: TextReader) -> tuple[float, float]:
+        name = next(iter(self.sets()), "train")
+        started = time.perf_counter()
+        self.judge(reader, name)
+        seconds = (time.perf_counter() - started) / len(self.data[name])
+        return seconds, seconds
 
     def _is_made_up(self, answer: str) -> bool:
         """Whether something is said that is no training answer, and that the text which was read does not hold."""

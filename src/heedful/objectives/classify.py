@@ -245,6 +245,9 @@ class Classify(Objective):
     def epoch_steps(self, epoch: int) -> int:
         return self.rows.steps(epoch)
 
+    def step_rows(self) -> float | None:
+        return self.rows.mean_rows
+
     def step(self, number: int) -> Step:
         return self._step(self.rows.of_step(number))
 

@@ -228,6 +228,11 @@ class Objective(ABC):
         """The partial losses of those parts of a step that are this process's (`in_parts`), `reseed` called before each
         with its number. The gradient of each is taken before the next is asked for."""
 
+    def step_rows(self) -> float | None:
+        """How many rows a step has on average, where their number depends on their length; of a sample, as many as a
+        step of the whole would have of rows like these. None: training.batch_size."""
+        return None
+
     def everything(self) -> Step:
         """All training examples as one step, for a tuning that solves; a stream has no such thing."""
         raise RequestError("this objective cannot be solved at once; choose a tuning that trains step by step.")
@@ -320,3 +325,7 @@ class Objective(ABC):
     def sample(self, rows: int) -> "Objective":
         """A small part of it, of typical length, to time a step with; not prepared yet."""
         return self
+
+    def judging_seconds(self, reader: TextReader) -> tuple[float, float] | None:
+        """Of a sample: how long it takes to judge an example at a mark, and at the end; None: as long as to read it."""
+        return None

@@ -45,6 +45,14 @@ class EpochRows:
         return self._batches[number - (self._ends[epoch - 1] if epoch else 0)]
 
     @property
+    def mean_rows(self) -> float | None:
+        """Of a step, about, where steps are measured by tokens; None: `size`, or fewer in the last of an epoch."""
+        if self.tokens is None:
+            return None
+        longest = self.lengths if self.beside is None else np.maximum(self.lengths, self.beside)
+        return max(1.0, self.tokens / float(np.mean(longest)))
+
+    @property
     def epoch(self) -> int:
         """That of the step that was asked for last."""
         return self._epoch

@@ -139,10 +139,11 @@ class Translate(Objective):
         return [{"row": row, "gold": target, "text": source} for row, target, source in lines]
 
     def sample(self, rows: int) -> "Translate":
+        """So many pairs of about the mean length: batches are made of pairs of similar length."""
         lengths = [len(s) + len(t) for s, t in zip(*self._train_texts(), strict=True)]
-        order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        some = [order[(2 * i + 1) * len(order) // (2 * rows)] for i in range(min(rows, len(order)))]
-        return Translate(self.recipe, self.seed, self.data, some)
+        mean = sum(lengths) / max(1, len(lengths))
+        some = sorted(range(len(lengths)), key=lambda i: abs(lengths[i] - mean))[:rows]
+        return Translate(self.recipe, self.seed, self.data, sorted(some))
 
     def _train_texts(self) -> tuple[list[str], list[str]]:
         return self.data.splits["train"].sources, self.data.splits["train"].targets
@@ -184,6 +185,9 @@ class Translate(Objective):
 
     def epoch_steps(self, epoch: int) -> int:
         return self.batches.steps(epoch)
+
+    def step_rows(self) -> float | None:
+        return self.batches.mean_rows
 
     def step(self, number: int) -> Step:
         numbers = self.batches.of_step(number)
@@ -288,14 +292,33 @@ class Translate(Objective):
                 columns["nll"][some] = np.bincount(owner_n, weights=nll_n, minlength=len(some))
         return columns
 
+    def judging_seconds(self, reader: TextReader) -> tuple[float, float]:
+        """Of translations twice as long as their references: a model that has learned nothing never ends them, and one
+        that has learned a little ends them late."""
+        rows, seconds = self.sets_["train"], []
+        most = min(self.recipe.training.max_length, round(2 * sum(map(len, rows.targets)) / len(rows)))
+        for beam in (self.table.beam, self.table.final_beam):
+            started = time.perf_counter()
+            self._losses_of("train", reader.device)
+            if beam:
+                self.translations("train", beam, reader.device, most=most)
+            seconds.append((time.perf_counter() - started) / len(rows))
+        return seconds[0], seconds[1]
+
     def translations(
-        self, name: str, beam: int, device: torch.device, numbers: Sequence[int] | None = None
+        self,
+        name: str,
+        beam: int,
+        device: torch.device,
+        numbers: Sequence[int] | None = None,
+        most: int | None = None,
     ) -> list[Hypothesis]:
-        """Of each source of a set, or of those of these numbers, what the model thinks best."""
+        """Of each source of a set, or of those of these numbers, what the model thinks best; at most so many tokens,
+        else training.max_length."""
         model: Any = self.checkpoint.model
         begin, end = self.checkpoint.begin_id, self.checkpoint.end_id
         settings = Beam(beam, length_penalty=self.table.length_penalty, banned=_banned(self.checkpoint))
-        limits = Limits(self.recipe.training.max_length, stop=frozenset({end}))
+        limits = Limits(most or self.recipe.training.max_length, stop=frozenset({end}))
         sources = self.sets_[name].sources
         wanted = list(range(len(sources)) if numbers is None else numbers)
         order, lengths = sorted(wanted, key=lambda i: -len(sources[i])), list(map(len, sources))

@@ -229,6 +229,9 @@ class Words(Objective):
     def epoch_steps(self, epoch: int) -> int | None:
         return None if self.grows else self.batches.steps(epoch)
 
+    def step_rows(self) -> float | None:
+        return self.batches.mean_rows
+
     def progressed(self, share: float) -> None:
         self.done = share
 

@@ -1,37 +1,48 @@
 """How long a study will take, from one step of each kind of run that it has."""
 
 import json
+import math
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from heedful.objectives.protocol import Objective
+from heedful.nn.attention import linear_maps
+from heedful.objectives.protocol import Objective, Step
 from heedful.objectives.texts import Parts
-from heedful.recipes.schema import Recipe
+from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.optimisers.common import make_optimiser
 from heedful.training.threads import threads_of
 
 _KINDS = 6  # that are measured; a search among more models takes the mean of these
+_ROWS, _MOST_ROWS, _SHORT = 32, 1024, 0.1  # that are timed; at most, where the few take less than so many seconds
+_STEPS = 8  # that say how long rows are on average
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds for each row: read by the model, and trained on."""
+    """Seconds for each row, and how many rows a step has."""
 
     reading: float
+    """Of a row that is read, or judged at a mark."""
     training: float
+    """Of a row that is trained on, forward and back."""
     cached: bool = False
     """Whether every row is read once, for all runs, because the body does not move."""
     tokens: float = 1.0
     """Of a row."""
-    sides: int = 1
-    """How many texts a row has that `training.batch_tokens` counts apart."""
+    final: float | None = None
+    """Of a row that is judged at the end; None: as at a mark."""
+    moving: float = 0.0
+    """Of a step, for the optimiser."""
+    step_rows: float | None = None
+    """In a step, where training.batch_tokens says how large it is; None: training.batch_size."""
 
 
 def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, threads: int | None) -> float:
@@ -62,9 +73,10 @@ def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, thr
 
 def _kind(recipe: Recipe) -> str:
     """What the pace of a run depends on."""
-    table = recipe.training
-    facts: list[Any] = [recipe.model.model_dump(exclude={"dropout"}), recipe.objective.kind, recipe.tuning.method]
-    return json.dumps([*facts, table.max_length, table.long_texts, table.precision])
+    table, tables = recipe.training, (recipe.model, recipe.tokenizer, recipe.objective)
+    facts: list[Any] = [one and one.model_dump(mode="json", exclude={"dropout"}) for one in tables]
+    facts += [recipe.tuning.method, table.batch_tokens, table.max_length, table.long_texts, table.precision]
+    return json.dumps([*facts, table.optimiser])
 
 
 def _features(recipe: Recipe) -> str:
@@ -77,17 +89,36 @@ def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, 
     """`stages`: how many follow each other, each as long as the recipe says; `new`: no run before it has computed what
     several share."""
     table = recipe.training
-    rows, marks = sizes["train"] * table.epochs, table.epochs
+    in_step = pace.step_rows if table.batch_tokens is not None and pace.step_rows else table.batch_size
     if table.steps is not None:
-        rows, marks = stages * table.steps * _rows(recipe, pace), table.steps // (table.mark_steps or table.steps)
+        rows = table.steps * in_step * (1 - _spared(table.batch_warmup))
     elif table.tokens is not None:
-        rows, marks = round(table.tokens / pace.tokens), table.tokens // (table.mark_tokens or table.tokens)
-    marks = stages * max(1, marks)
+        rows = table.tokens / pace.tokens
+    else:
+        rows = sizes["train"] * table.epochs
+    steps = math.ceil(rows / in_step) if table.steps is None else table.steps
+    training = stages * (pace.training * rows + pace.moving * steps)
     judged = sizes.get("dev", 0)
     others = sum(size for name, size in sizes.items() if name not in ("train", "dev"))
     if pace.cached:
-        return pace.reading * (sizes["train"] + judged + others) * new + pace.training * rows
-    return pace.training * rows + pace.reading * (judged * (marks + 1) + others)
+        return pace.reading * (sizes["train"] + judged + others) * new + training
+    marks = stages * _marks(table, rows, steps, pace.tokens, sizes["train"])
+    final = pace.reading if pace.final is None else pace.final
+    return training + pace.reading * judged * marks + final * (judged + others)
+
+
+def _spared(warmup: float) -> float:
+    """The share of all rows that steps which grow to their size do without: see `objectives/warmup.py`."""
+    return warmup * (0.75 + 0.5) / 2
+
+
+def _marks(table: TrainingTable, rows: float, steps: int, tokens: float, train: int) -> int:
+    """Where none are asked for, the ends of epochs."""
+    if table.mark_steps is not None:
+        return math.ceil(steps / table.mark_steps)
+    if table.mark_tokens is not None:
+        return math.ceil(rows * tokens / table.mark_tokens)
+    return max(1, math.ceil(rows / max(1, train)))
 
 
 def _rows(recipe: Recipe, pace: Pace) -> int:
@@ -99,39 +130,89 @@ def _rows(recipe: Recipe, pace: Pace) -> int:
 
 
 def _measure(recipe: Recipe, objective: Objective, threads: int | None) -> Pace:
-    sample = objective.sample(max(1, min(32, recipe.training.batch_size // recipe.training.accumulate)))
+    """From a few rows; where these take no time, a step of the usual size, which is faster for each of its rows."""
+    table = recipe.training
+    few = max(1, min(_ROWS, table.batch_size // table.accumulate))
+    pace, rows, seconds = _timed(recipe, objective.sample(few), threads)
+    most = int(min(_MOST_ROWS, (pace.step_rows or table.batch_size) // table.accumulate))
+    if rows < most and seconds < _SHORT and not pace.cached:
+        pace, _, _ = _timed(recipe, objective.sample(most), threads)
+    return pace
+
+
+def _timed(recipe: Recipe, sample: Objective, threads: int | None) -> tuple[Pace, int, float]:
+    """The pace, and the rows and seconds of the step that it is from."""
     with tempfile.TemporaryDirectory() as folder, threads_of(recipe.training.threads or threads):
         parts = assemble(recipe, recipe.seed_list()[0], sample, SharedStore(Path(folder)))
         cached = parts.tuning.reader.cache is not None
-        step = sample.step(0)
-        rows = len(step.rows)
-        training = 0.0
+        sample.progressed(1.0)
+        steps = [sample.step(i) for i in range(_STEPS)]
+        rows, tokens = sum(len(s.rows) for s in steps), sum(sum(s.lengths) for s in steps)
+        training = moving = reading = seconds = 0.0
+        step = steps[-1]
         if parts.tuning.solve is None:
-            _pass(parts, train=True)  # the first one is slower
-            training = _pass(parts, train=True) / rows
-        reading = parts.tuning.spent(0, 0).seconds if cached else _pass(parts, train=False)
-        return Pace(reading / rows, training, cached, sum(step.lengths) / rows, 2 if objective.PAIRS else 1)
+            move = _mover(recipe, parts)
+            _pass(parts, step, train=True)  # the first one is slower
+            move()
+            step = sample.step(_STEPS)
+            seconds = _pass(parts, step, train=True)
+            moving = move()
+            training = _by_row(seconds, step, rows, tokens)
+        final: float | None = None
+        if cached:
+            reading = parts.tuning.spent(0, 0).seconds / sample.description()["sizes"]["train"]
+        elif (judging := _judging(parts)) is not None:
+            reading, final = judging
+        else:
+            reading = _by_row(_pass(parts, step, train=False), step, rows, tokens)
+        pace = Pace(reading, training, cached, tokens / rows or 1.0, final, moving, sample.step_rows())
+        return pace, len(step.rows), seconds
 
 
-def _pass(parts: Assembly, train: bool) -> float:
+def _by_row(seconds: float, step: Step, rows: int, tokens: int) -> float:
+    """Of an average row: rows of one step are about as long as each other, so it is counted by tokens."""
+    read = sum(step.lengths)
+    return seconds / read * tokens / rows if read else seconds / len(step.rows)
+
+
+def _mover(recipe: Recipe, parts: Assembly) -> Callable[[], float]:
+    """A function that moves the weights once and returns the seconds of it."""
+    parameters = parts.tuning.trainable()
+    maps = linear_maps(parts.tuning.reader.module)
+    optimiser = make_optimiser(parameters, recipe.training, parts.tuning.lr_scale, maps)
+
+    def move() -> float:
+        started = time.perf_counter()
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        return time.perf_counter() - started
+
+    return move
+
+
+def _judging(parts: Assembly) -> tuple[float, float] | None:
+    parts.tuning.train(False)
+    return parts.objective.judging_seconds(parts.tuning.reader)
+
+
+def _pass(parts: Assembly, step: Step, train: bool) -> float:
     """The seconds of one step over the sample, with its gradients or without."""
     objective, tuning = parts.objective, parts.tuning
     tuning.train(train)
     started = time.perf_counter()
-    step = objective.step(0)
     with torch.set_grad_enabled(train):
         for partial in objective.losses(tuning.reader, step, objective.counts(step), Parts(1), lambda part: None):
             if train:
                 partial.loss.backward()  # type: ignore[no-untyped-call]
-    seconds = time.perf_counter() - started
-    for parameter in tuning.trainable().values():
-        parameter.grad = None
-    return seconds
+    return time.perf_counter() - started
 
 
 def _mean(paces: Iterable[Pace]) -> Pace:
     known = list(paces)
-    reading, training, tokens = (
-        sum(getattr(p, key) for p in known) / len(known) for key in ("reading", "training", "tokens")
+    reading, training, tokens, moving = (
+        sum(getattr(p, key) for p in known) / len(known) for key in ("reading", "training", "tokens", "moving")
     )
-    return Pace(reading, training, any(p.cached for p in known), tokens, known[0].sides)
+    final = sum(p.reading if p.final is None else p.final for p in known) / len(known)
+    in_step = [p.step_rows for p in known if p.step_rows]
+    step_rows = sum(in_step) / len(in_step) if in_step else None
+    return Pace(reading, training, any(p.cached for p in known), tokens, final, moving, step_rows)
