@@ -121,14 +121,6 @@ def _marks(table: TrainingTable, rows: float, steps: int, tokens: float, train: 
     return max(1, math.ceil(rows / max(1, train)))
 
 
-def _rows(recipe: Recipe, pace: Pace) -> int:
-    """Of a step, roughly: rows of similar length stand together."""
-    table = recipe.training
-    if table.batch_tokens is None:
-        return table.batch_size
-    return max(1, round(table.batch_tokens * pace.sides / pace.tokens))
-
-
 def _measure(recipe: Recipe, objective: Objective, threads: int | None) -> Pace:
     """From a few rows; where these take no time, a step of the usual size, which is faster for each of its rows."""
     table = recipe.training
