@@ -1,5 +1,6 @@
 """How long a study will take, and how that is told."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from corpus_samples import corpus_recipe, write_text
 from heedful.objectives.loading import load_data
+from heedful.objectives.translate import Translate
 from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies import estimate
@@ -111,17 +113,26 @@ def test_running_text_by_tokens(tmp_path: Path) -> None:
 def test_answering_is_counted(tmp_path: Path) -> None:
     recipe = answer_recipe(write_people(tmp_path))
     pace = estimate._measure(recipe, read_objective(recipe, 0, SharedStore(tmp_path / "store")), 1)
-    assert pace.final == pace.reading > pace.training
+    assert pace.final == pace.reading > 0
 
 
-def test_translating_is_counted(tmp_path: Path) -> None:
-    """It takes longer than to read the pairs, and with a beam longer still."""
-    recipe = translation("encoder-decoder", tmp_path, objective={"beam": 1, "final_beam": 8})
-    unjudged = translation("encoder-decoder", tmp_path, objective={"beam": 0}, evaluation={"metric": "loss"})
-    store = SharedStore(tmp_path / "store")
-    pace, other = (estimate._measure(one, read_objective(one, 0, store), 1) for one in (recipe, unjudged))
+def test_translating_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At marks with one beam, at the end with another, no longer than training.max_length."""
+    beams, real = [], Translate.translations
+
+    def slow(self: Translate, name: str, beam: int, *rest: Any, most: int) -> Any:
+        beams.append(beam)
+        assert 1 <= most <= self.recipe.training.max_length
+        time.sleep(0.2 * beam)
+        return real(self, name, beam, *rest, most=most)
+
+    monkeypatch.setattr(Translate, "translations", slow)
+    recipe = translation("encoder-decoder", tmp_path, objective={"beam": 1, "final_beam": 3})
+    pace = estimate._measure(recipe, read_objective(recipe, 0, SharedStore(tmp_path / "store")), 1)
+    assert beams == [1, 3]
     assert pace.final is not None
-    assert pace.final > pace.reading > other.reading
+    assert pace.reading >= 0.2 / 8
+    assert pace.final >= 0.6 / 8
 
 
 def test_features_of_a_frozen_body_count_once(paced: list[str], tmp_path: Path) -> None:
