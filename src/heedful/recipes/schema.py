@@ -106,8 +106,10 @@ class ModelTable(Table):
 
     @property
     def title(self) -> str:
-        """What is named, or what is drawn."""
-        return f"{self.name} from scratch" if self.scratch else str(self.name or self.shape or self.kind)
+        """What is named, or what is drawn; and the model whose states it looks at, if there is one."""
+        if self.scratch:
+            return f"{self.name} from scratch"
+        return str(self.name or self.shape or self.kind) + (f" with {self.bert}" if self.bert else "")
 
     @property
     def drawn(self) -> bool:

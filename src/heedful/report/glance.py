@@ -132,7 +132,8 @@ def glance_at_study(c: Comparison) -> Glance:
     for name, s in c.baselines(c.split, c.metric.name).items() if c.split else ():
         shown = mean_and_deviation(s, 3) if s["n"] > 1 else figure(s["mean"], 3)
         rows.append(Row((title_of(name), shown, "", "", duration(c.baseline_seconds(name))), "baseline"))
-    tried = {plain(s.get("name")): mapping(s, "values") for s in records(facts, "settings")}
+    described = [*records(facts, "settings"), *records(facts, "final_settings")]
+    tried = {plain(s.get("name")): mapping(s, "values") for s in described}
     notes = [_said(setting.name, tried[setting.name]) for setting in c.settings[:_MOST] if tried.get(setting.name)]
     if len(c.settings) > _MOST:
         notes.append(f"{len(c.settings) - _MOST} more settings are in .table.")

@@ -67,7 +67,16 @@ def plan_comparison(
 
 
 def _setting_name(model: str, method: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", f"{Path(model).name}-{method}").strip("-.") or method
+    """By the last part of a model's path; of what a run has left, which is called alike everywhere, by the run's."""
+    path = Path(model.replace("-seed{seed}", "").replace("{seed}", ""))
+    parts = path.parts
+    if len(parts) > 2 and parts[-2] == "marks":
+        called = f"{parts[-3]}-{parts[-1].lstrip('0') or parts[-1]}"
+    elif len(parts) > 1 and parts[-1] in ("model", "best"):
+        called = parts[-2]
+    else:
+        called = path.name
+    return re.sub(r"[^\w.-]+", "-", f"{called}-{method}").strip("-.") or method
 
 
 def _content(

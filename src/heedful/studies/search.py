@@ -111,11 +111,16 @@ def _make_settings(
             content["evaluation"] = {**content.get("evaluation", {}), "test": False}
         recipe = make_recipe(content, f"setting {number} of the search")
         name = f"{base.name}-{number:0{len(str(total))}}"
-        method = recipe.tuning.method  # which may be one of the values
-        plans.append(
-            replace(base, name=name, method=method, recipe=recipe, values=tuple(values.items()), group=base.name)
-        )
+        plans.append(_tried(base, name, recipe, values))
     return plans
+
+
+def _tried(base: SettingPlan, name: str, recipe: Recipe, values: Mapping[str, Any]) -> SettingPlan:
+    """A setting of a search; model and method are its own, since they may be among the values."""
+    model, method = recipe.model.title, recipe.tuning.method
+    return replace(
+        base, name=name, model=model, method=method, recipe=recipe, values=tuple(values.items()), group=base.name
+    )
 
 
 def _next_round(base: SettingPlan, axes: Axes, trials: Sequence[Trial], study: StudyTable) -> list[SettingPlan]:
@@ -141,10 +146,7 @@ def _curve_settings(base: SettingPlan, sizes: Sequence[float]) -> list[SettingPl
         changes = {**values, "data.redraw": True, **_as_many_steps(base.recipe, sizes[-1] / size)}
         recipe = make_recipe(_tables_with(base.recipe, changes), "study.curve")
         name = f"{base.name}-{size}"
-        method = recipe.tuning.method  # which may be one of the values
-        plans.append(
-            replace(base, name=name, method=method, recipe=recipe, values=tuple(values.items()), group=base.name)
-        )
+        plans.append(_tried(base, name, recipe, values))
     return plans
 
 

@@ -266,7 +266,8 @@ def _noted(phase: StudyPlan, study: dict[str, Any]) -> StudyPlan:
         old = known.get(setting.name)
         if old is not None:
             recipe = make_recipe(old["recipe"])
-            setting = replace(setting, recipe=recipe, values=tuple(old["values"].items()))
+            model, method = recipe.model.title, recipe.tuning.method
+            setting = replace(setting, model=model, method=method, recipe=recipe, values=tuple(old["values"].items()))
         settings.append(setting)
     phase = replace(phase, settings=tuple(settings))
     study["settings"] += [s for s in _describe(phase)["settings"] if s["name"] not in known]

@@ -103,19 +103,25 @@ def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], set[int]]:
         if row.get("pruned"):
             line[len(swept) + 1] += f" (stopped at mark {row['pruned']})"
         cells.append(line)
-    return headings, cells, _marked(rows, bool(swept))
+    return headings, cells, _marked(rows, swept)
 
 
-def _marked(rows: Sequence[Row], search: bool) -> set[int]:
-    """What a search has chosen; before that, the best on dev, in a search of each model and method."""
+def _marked(rows: Sequence[Row], swept: Sequence[str]) -> set[int]:
+    """What a search has chosen; before that, the best on dev: of each model and method, where the search is not over
+    these."""
     final = {i for i, row in enumerate(rows) if str(row["setting"]).endswith("-final")}
-    groups: dict[Any, list[int]] = {}
+    apart = [key for key, table in (("model", "model."), ("method", "tuning.method")) if not _any(swept, table)]
+    groups: dict[tuple[Any, ...], list[int]] = {}
     for i, row in enumerate(rows):
-        if search and row.get("baseline"):
+        if swept and row.get("baseline"):
             continue
-        groups.setdefault((row.get("model"), row.get("method")) if search else None, []).append(i)
+        groups.setdefault(tuple(row.get(key) for key in apart) if swept else (), []).append(i)
     best = [choose([rows[i] for i in group]) for group in groups.values()]
     return final or {i for i, row in enumerate(rows) if any(row is b for b in best)}
+
+
+def _any(keys: Sequence[str], start: str) -> bool:
+    return any(key.startswith(start) for key in keys)
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -4,6 +4,7 @@ trained in turn, and whether training tasks together helps or hurts each of them
 Which tasks there are, and what each is judged by, the runs say in their manifests; nothing here knows an objective.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,7 @@ def _described(run: Run) -> _Trained | None:
     data, recipe = mapping(run.manifest, "data"), mapping(run.manifest, "recipe")
     tasks = {task: str(about.get("metric")) for task, about in mapping(data, "tasks").items()}
     model, tuning = mapping(recipe, "model"), mapping(recipe, "tuning")
-    like = (model.get("name"), model.get("shape"), tuning.get("method"))
+    like = (json.dumps(model, sort_keys=True), tuning.get("method"))
     return _Trained(tasks, data.get("trained_on") or [], data.get("in_turn") is True, like) if tasks else None
 
 

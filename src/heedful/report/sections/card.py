@@ -58,7 +58,7 @@ def card(c: Comparison) -> Card | None:
     kept = (c.study.directory / "best").is_dir()
     if kept:
         lines.append(("The model", "is in best/." if above else "is in best/, ready to use.", ""))
-    note = "the best on dev" if len(_models(c)) > 1 else "the only setting"
+    note = "the best on dev" if _tried(c) > 1 else "the only setting"
     level = [title_of(s.name) for s in c.scored if s is not chosen and _level(s, chosen)]
     note += f", level with {', '.join(level)}" if level else ""
     if mapping(c.study.facts, "search").get("curve"):
@@ -134,8 +134,13 @@ def _expected(c: Comparison, chosen: Setting) -> str:
 
 def _chose_on_dev(c: Comparison, chosen: Setting) -> bool:
     """Whether dev has chosen among several settings, or among the marks of a run."""
+    return _tried(c) > 1 or any(chose_on_dev(run) for run in chosen.runs)
+
+
+def _tried(c: Comparison) -> int:
+    """How many settings dev has chosen among, those of a search that were not tested included."""
     tried = [s for s in records(c.study.facts, "settings") if s.get("baseline") is not True]
-    return max(len(_models(c)), len(tried)) > 1 or any(chose_on_dev(run) for run in chosen.runs)
+    return max(len(_models(c)), len(tried))
 
 
 def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
