@@ -202,8 +202,44 @@ def test_equal_answers() -> None:
     (c,) = compare_all(
         {"x": SeedsByExamples(x.values[:1], False), "y": SeedsByExamples(x.values[:1], False)}, ACCURACY, "x"
     )
-    assert (c.p, c.low, c.high, c.decided) == (1, 0, 0, "alike")
-    assert "same answers" in c.visible.sentence
+    counted = stats.chi2.ppf(0.95, 1) / 50
+    assert c.high == -c.low == pytest.approx(counted / (1 + counted))  # as wide as a score of which nothing varies
+    assert (c.p, c.decided) == (1, "open")
+    assert "scored the same on every example" in c.visible.sentence
+    assert "answers" not in c.visible.sentence  # wrong ones may differ
+    many = SeedsByExamples(np.ones((1, 1000)), False)
+    (c,) = compare_all({"x": many, "y": many}, ACCURACY, "x")
+    assert c.decided == "alike"
+    assert 0 < c.high < 0.004
+
+
+def test_scores_at_their_bounds_differ_by_an_interval() -> None:
+    """All right against all wrong: no example varies, and yet few examples show little."""
+    for examples, shown in ((3, False), (8, True)):
+        best, worst = (SeedsByExamples(np.full((3, examples), v)) for v in (1.0, 0.0))
+        (c,) = compare_all({"best": best, "worst": worst}, ACCURACY, "best")
+        assert c.p == pytest.approx(2.0 ** (1 - examples))
+        assert (c.better, c.high) == ("a" if shown else None, 1.0)
+        assert c.low < 0.7
+        assert "differ by the same on every example" in c.visible.sentence
+        assert not c.more_seeds_can_decide
+    mean = SeedsByExamples(np.ones((1, 5)), False)
+    (c,) = compare_all({"x": mean, "y": mean}, METRICS["mse"], "x")
+    assert (c.low, c.high) == (0, 0)  # of an error without an upper end nothing is known
+
+
+def test_what_was_shown_is_not_called_impossible() -> None:
+    """In few examples, a difference near the largest that there can be."""
+    a, b = SeedsByExamples(np.ones((3, 6))), SeedsByExamples(np.array([[0.0, 0, 0, 0, 0, 1]] * 3))
+    (c,) = compare_all({"a": a, "b": b}, ACCURACY, "a")
+    assert c.better == "a"
+    assert c.visible.sentence.startswith("This study could show differences from about")
+    small = Words(ACCURACY)
+    hardly = how_many_more(right(2, 4, 0.5), right(2, 4, 0.4, seed=3), small, shown=True).sentence
+    assert hardly.startswith("This study has shown this difference, and is too small to be sure to show any")
+    found = how_many_more(right(3, 100, 0.9), right(3, 100, 0.88, seed=3), small, shown=True).sentence
+    assert found.endswith("; this one, which is smaller, it has shown all the same.")
+    assert "all the same" not in how_many_more(right(3, 100, 0.9), right(3, 100, 0.88, seed=3), small).sentence
 
 
 @pytest.mark.parametrize("scale", [100.0, 0.001])
@@ -317,7 +353,7 @@ def test_a_difference_that_cannot_be_is_not_promised() -> None:
     found = how_many_more(a, b, Words(ACCURACY))
     assert float(visible_difference(components(a, b), (3, 3), 3)) > 1
     assert found.difference is None
-    assert found.sentence == "This study is too small to show any difference of accuracy."
+    assert found.sentence == "This study is too small to show any difference of accuracy between the two."
     assert found.needs
 
 

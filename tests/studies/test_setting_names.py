@@ -62,6 +62,9 @@ def test_a_table_and_the_end_of_a_search_say_what_was_chosen(tmp_path: Path) -> 
     assert f'{chosen["setting"]}: model.kind = "{chosen["model.kind"]}"' in said
     assert f"Use {chosen['setting']} (the best on dev" in said
     assert "the only setting" not in said
+    assert "the same score in this run (95 %: −32.441 to +32.441" in said  # eight sentences say little
+    assert "same answers" not in said
+    assert "0.000 ahead" not in said
 
 
 def test_one_of_a_search_over_models_is_marked() -> None:

@@ -13,7 +13,13 @@ import numpy as np
 
 from heedful.evaluation.metrics import Metric
 from heedful.evaluation.spread import summarise
-from heedful.evaluation.statistics.crossed import SeedsByExamples, p_value, pooled, variance_of_difference
+from heedful.evaluation.statistics.crossed import (
+    SeedsByExamples,
+    half_of_difference,
+    p_of_difference,
+    pooled,
+    variance_of_difference,
+)
 from heedful.evaluation.statistics.size import holm
 from heedful.evaluation.statistics.wording import Words, p_text, percent
 from heedful.storage.reading import mapping, number
@@ -173,11 +179,14 @@ def _difference(
     facts: dict[str, Any] = {"difference": difference, "low": None, "high": None, "p": None, "p_corrected": None}
     facts |= {"seeds": [a.seeds, b.seeds], "examples": a.examples}
     if a.examples > 1:
-        of = variance_of_difference(a, b, pooled(list(values.values())))
-        half = float(of.half(1 - alpha))
-        facts |= {"low": difference - half, "high": difference + half}
+        together = pooled(list(values.values()))
+        of = variance_of_difference(a, b, together)
+        half = float(half_of_difference(of, a.examples, 1 - alpha, metric.bounds))
+        low, high = metric.bounds
+        width = float("inf") if low is None or high is None else high - low
+        facts |= {"low": max(difference - half, -width), "high": min(difference + half, width)}
         if min(a.seeds, b.seeds) > 1:
-            facts["p"] = float(p_value(a.score - b.score, of))
+            facts["p"] = float(p_of_difference(a, b, together))
     return facts
 
 

@@ -27,7 +27,8 @@ from heedful.evaluation.metrics import Metric
 from heedful.evaluation.statistics.crossed import (
     SeedsByExamples,
     Spread,
-    p_value,
+    half_of_difference,
+    p_of_difference,
     pooled,
     variance_of_difference,
     variance_of_score,
@@ -164,7 +165,7 @@ def corrected(settings: Sequence[SeedsByExamples]) -> tuple[list[tuple[int, int]
     for i, a in enumerate(settings):
         for j in range(i + 1, len(settings)):
             pairs.append((i, j))
-            ps.append(p_value(a.score - settings[j].score, variance_of_difference(a, settings[j], together)))
+            ps.append(p_of_difference(a, settings[j], together))
     adjusted = np.full((*settings[0].score.shape, len(pairs)), np.nan)
     tested = [n for n, (i, j) in enumerate(pairs) if "this run" not in (_about(settings[i]), _about(settings[j]))]
     if tested:
@@ -204,12 +205,12 @@ def _compare(
     half = np.inf
     if a.examples > 1:
         of = variance_of_difference(a, b, asked.together)
-        half = float(of.half(1 - asked.alpha))
+        half = float(half_of_difference(of, a.examples, 1 - asked.alpha, asked.words.metric.bounds))
         least, most = asked.words.metric.bounds
         width = np.inf if least is None or most is None else most - least
         low, high = max(difference - half, -width), min(difference + half, width)
     if p_corrected is not None and a.examples > 1:
-        p = float(p_value(a.score - b.score, of))
+        p = float(p_of_difference(a, b, asked.together))
         decided = cast(Decided, str(decide(difference, half, p_corrected, asked.alpha, asked.difference)))
         if decided == "different":
             better = "a" if asked.words.metric.better(difference, 0) else "b"
@@ -217,7 +218,7 @@ def _compare(
         *names, difference, low, high, p, p_corrected, better, decided, about, asked.pairs,
         decided == "open" and more_seeds_can_decide(a, b, asked.alpha, asked.difference, asked.pairs, asked.most_seeds),
         _say(names, difference, low, high, p_corrected, better, decided, about, asked),
-        how_many_more(a, b, asked.words, asked.wanted, max(asked.pairs, 1), asked.alpha),
+        how_many_more(a, b, asked.words, asked.wanted, max(asked.pairs, 1), asked.alpha, shown=better is not None),
     )  # fmt: skip
 
 
@@ -232,6 +233,8 @@ def more_seeds_can_decide(
         return False
     if _about(a, b) == "this run":
         return True
+    if float(variance_of_difference(a, b).v) == 0:
+        return False  # all seeds agree: it is examples that are wanting
     later = planned_variance(components(a, b), [max(most, x.seeds) for x in random], a.examples)
     may_be = abs(float(a.score - b.score)) + 2 * float(np.sqrt(variance_of_difference(a, b).of_seeds))
     return float(later.half(1 - alpha)) <= alike or may_be >= float(later.half(1 - alpha / max(pairs, 1)))

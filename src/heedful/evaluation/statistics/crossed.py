@@ -175,6 +175,26 @@ def p_value(difference: Floats, of: Variance) -> Floats:
     return np.asarray(2 * special.stdtr(of.freedom, -t), dtype=np.float64)
 
 
+def p_of_difference(a: SeedsByExamples, b: SeedsByExamples, together: Spread | None = None) -> Floats:
+    """Where the two differ by the same on every example, with every seed, nothing varies that a difference could be
+    held against, and it is the chance that so many coins fall alike."""
+    of = variance_of_difference(a, b, together)
+    difference = a.score - b.score
+    coins = np.minimum(1.0, 2.0 ** (1.0 - a.examples))
+    return np.where((of.v > 0) | (difference == 0), p_value(difference, of), coins)
+
+
+def half_of_difference(of: Variance, examples: int, level: float, bounds: Bounds) -> Floats:
+    """Half the width of its interval. Where nothing varies, the examples are counted, as in `within`: so many could
+    differ at most if none has been seen to. Of a metric without two ends nothing is known of that."""
+    low, high = bounds
+    half = of.half(level)
+    if low is None or high is None:
+        return half
+    none_seen = float(special.chdtri(1, 1 - level)) / examples
+    return np.where(of.v > 0, half, (high - low) * none_seen / (1 + none_seen))
+
+
 def within(score: Floats, half: Floats, bounds: Bounds, examples: int, level: float) -> tuple[Floats, Floats]:
     """The interval score ± half, bent so that it stays within the metric's bounds: the score form for what lies between
     two ends, Fisher's z for correlations, cut off where there is one end."""

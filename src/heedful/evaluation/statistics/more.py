@@ -111,7 +111,9 @@ def how_many_more(
     wanted: Sequence[float] = WANTED,
     pairs: int = 1,
     alpha: float = 0.05,
+    shown: bool = False,
 ) -> Visible:
+    """`shown`: whether this study has shown the difference of the two."""
     rough = any(x.random and x.seeds < SURE for x in (a, b))
     if any(x.random and x.seeds == 1 for x in (a, b)):
         return Visible(None, True, None, [], "One seed says nothing of others: run at least two, better five, of each.")
@@ -121,15 +123,21 @@ def how_many_more(
     counts = [x.seeds for x in (a, b) if x.seeds_count]
     now = float(visible_difference(c, counts, a.examples, pairs, alpha))
     if now == 0:
-        same = "The two gave the same answers, so that nothing says how small a difference could be shown."
+        how = "scored the same" if float(a.score) == float(b.score) else "differ by the same"
+        same = f"The two {how} on every example, so that nothing says how small a difference could be shown."
         return Visible(None, rough, None, [], same)
     needs = _needs(c, counts, a.examples, wanted, pairs, alpha, words)
     low, high = words.metric.bounds
     if low is not None and high is not None and now > high - low:
-        small = f"This study is too small to show any difference of {words.metric.title}."
+        what = f"any difference of {words.metric.title} between the two"
+        small = f"This study is too small to show {what}."
+        if shown:
+            small = f"This study has shown this difference, and is too small to be sure to show {what}."
         return Visible(None, rough, None, needs, small)
     sentence = f"This study could show differences from about {words.rough(now)}"
-    sentence += " (a rough figure, from fewer than five seeds)." if rough else "."
+    sentence += " (a rough figure, from fewer than five seeds)" if rough else ""
+    smaller = shown and abs(float(a.score - b.score)) < now
+    sentence += "; this one, which is smaller, it has shown all the same." if smaller else "."
     return Visible(now, rough, float(floor(c, a.examples, pairs, alpha)), needs, sentence)
 
 

@@ -204,7 +204,8 @@ def _rivals(c: Comparison, chosen: Setting) -> list[Line]:
         lines.append(("It beats", f"{_named(beaten)}, each by a paired test.", ""))
     if len(alike) == 1:
         row = c.against(alike[0].name)
-        one = f"{title_of(alike[0].name)} (paired test): {_by(c, row)} behind on {c.split} ({_found(c, row)})."
+        behind_by = f"{_by(c, row)} behind" if number(row, "difference") else "the same score"
+        one = f"{title_of(alike[0].name)} (paired test): {behind_by} on {c.split} ({_found(c, row)})."
         lines.append(("Not shown worse", one, ""))
     elif alike:
         lines.append(("Not shown worse", f"{_named(alike)} (paired tests).", ""))
@@ -277,7 +278,8 @@ def _ahead(c: Comparison, row: dict[str, Any]) -> float | None:
 
 def _standing(c: Comparison, row: dict[str, Any]) -> str:
     """In words, since a sign says nothing of a metric of which less is better."""
-    return f"{_by(c, row)} {'behind' if (_ahead(c, row) or 0.0) < 0 else 'ahead'}"
+    ahead = _ahead(c, row) or 0.0
+    return f"{_by(c, row)} {'behind' if ahead < 0 else 'ahead'}" if ahead else "the same score"
 
 
 def _by(c: Comparison, row: dict[str, Any]) -> str:
