@@ -91,14 +91,14 @@ def solved(recipe: Recipe) -> bool:
     return not plugins.find("tuning", recipe.tuning.method).random(recipe)
 
 
-def kill_once(recipe: Recipe, directory: Path, draw: random.Random) -> bool:
-    """After a random step of the first ten, or, where there are no steps, as soon as it is at work; False if it ended
-    before that."""
+def kill_once(recipe: Recipe, directory: Path, draw: random.Random, life: int) -> bool:
+    """After a random step of the first ten, or, where there are no steps, when it is at work for a while that halves
+    with each life, so that a machine on which it ends sooner is met too; False if it ended before that."""
     child, goal, start = Child(recipe, 7, directory), draw.randint(1, 10), time.monotonic()
     while child.process.is_alive() and time.monotonic() - start < 20:
         if solved(recipe):
             if (directory / "manifest.json").exists():
-                time.sleep(goal / 30)
+                time.sleep(goal / 30 / 2**life)
                 break
         elif step_on_disk(directory) >= goal:
             break
@@ -114,7 +114,7 @@ def test_killed_once_whatever_is_trained(
     draw = random.Random(name)
     for life in range(10):
         directory = tmp_path / str(life) / "run"
-        killed = kill_once(recipe, directory, draw)
+        killed = kill_once(recipe, directory, draw, life)
         if killed and not solved(recipe):
             assert step_on_disk(directory) > 0
         Child(recipe, 7, directory).finish()
@@ -138,7 +138,7 @@ def test_killed_many_times_whatever_is_trained(
     done = 0
     for life in range(120):  # a run that is solved may end before it is hit
         directory = tmp_path / str(life) / "run"
-        while done < 16 and kill_once(recipe, directory, draw):
+        while done < 16 and kill_once(recipe, directory, draw, life):
             done += 1
         Child(recipe, 7, directory).finish()
         assert_same_run(directory, expected)

@@ -13,14 +13,17 @@ import heedful
 from heedful.checkpoints.finding import fingerprint
 from heedful.checkpoints.translators import read_translator
 from heedful.data.pig_latin import translate_word
+from heedful.errors import RequestError
 from heedful.evaluation.metrics import scored
 from heedful.evaluation.translations import TRANSLATION_METRICS
 from heedful.report.run import write_run_report
 from heedful.storage.examples import read_predictions, read_values
+from heedful.studies.plan import plan_recipe
+from heedful.studies.study import run_study
 from heedful.training.progress import Narrator
 from heedful.training.run import execute
 from killing import survive
-from training_samples import read_log, write_csv
+from training_samples import read_log, write_csv, write_tiny
 from translation_samples import KINDS, assembled, translation, words, write_words
 
 
@@ -186,6 +189,27 @@ def test_it_can_be_read_and_gone_on_from(finished: Path, tmp_path: Path) -> None
     execute(recipe.model_copy(update={"model": seeded}), 0, tmp_path / "run", quiet=True)
     model = json.loads((tmp_path / "run/manifest.json").read_text())["model"]
     assert (model["source"], model["fingerprint"]) == (str(tmp_path / "seed0"), fingerprint(finished / "model"))
+
+
+def test_a_study_with_a_named_body_beside_goes_on(tmp_path: Path) -> None:
+    """It is asked for as a model, not as an adapter, which the hub would be asked for."""
+    recipe = translation("bert-fused", tmp_path, model={"bert": "heedful-tiny-en"}, training={"epochs": 1})
+    for seeds in ((0,), (0, 1)):
+        study = run_study(plan_recipe(recipe, "r", seeds), tmp_path / "study", command="x", quiet=True)
+        assert [run["state"] for run in study["runs"]] == ["done"] * len(seeds)
+
+
+def test_runs_with_another_body_of_the_same_name_are_not_joined(tmp_path: Path) -> None:
+    recipe = translation("bert-fused", tmp_path, training={"epochs": 1})
+    run_study(plan_recipe(recipe, "r", (0,)), tmp_path / "study", command="x", quiet=True)
+    write_tiny(tmp_path / "bert", inner=32)
+    for seeds in ((0,), (0, 1)):
+        with pytest.raises(RequestError, match=r"tiny has changed since r-seed0 was made"):
+            run_study(plan_recipe(recipe, "r", seeds), tmp_path / "study", command="x", quiet=True)
+    shutil.rmtree(tmp_path / "bert")  # one that is gone has not changed, but is missed
+    run_study(plan_recipe(recipe, "r", (0,)), tmp_path / "study", command="x", quiet=True)
+    with pytest.raises(RequestError, match=r"bert/tiny"):
+        run_study(plan_recipe(recipe, "r", (0, 1)), tmp_path / "study", command="x", quiet=True)
 
 
 def test_another_body_beside_a_translator_that_was_trained_alone(finished: Path, tmp_path: Path) -> None:

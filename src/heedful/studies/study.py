@@ -179,7 +179,9 @@ def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
                 raise RequestError(f"{directory}: {name} has changed since {job.name} was made; choose another --out.")
         for source, known in manifest["model"].get("made_from", {}).items():
             place = source.replace("{seed}", str(job.seed))
-            if _print_of(place, needed=waiting) not in (None, known):
+            is_model = source == job.setting.recipe.model.bert  # the others are adapters
+            found = _fingerprint(place, None, waiting) if is_model else _adapter_fingerprint(place, waiting)
+            if found not in (None, known):
                 raise RequestError(f"{directory}: {place} has changed since {job.name} was made; choose another --out.")
         if waiting and (manifest.get("engine"), manifest["versions"]["torch"]) != (ENGINE, version("torch")):
             raise RequestError(
@@ -188,16 +190,14 @@ def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
             )
 
 
-def _print_of(source: str, needed: bool) -> str | None:
-    """The fingerprint of an adapter, or of a model that is a part of another, as it is now. One that is gone has not
-    changed: None, unless runs still need it."""
+def _adapter_fingerprint(source: str, needed: bool) -> str | None:
+    """Of the adapter as it is now. One that is gone has not changed: None, unless runs still need it."""
     try:
         return find_adapter(source).fingerprint
     except RequestError:
-        model = _fingerprint(source, None, needed=False)
-        if model is None and needed:
+        if needed:
             raise
-        return model
+        return None
 
 
 def _fingerprint(name: str, revision: str | None, needed: bool) -> str | None:
