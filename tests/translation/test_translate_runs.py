@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from heedful.data.pig_latin import translate_word
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import scored
 from heedful.evaluation.translations import TRANSLATION_METRICS
+from heedful.objectives.pair_rows import Batcher
 from heedful.report.run import write_run_report
 from heedful.storage.examples import read_predictions, read_values
 from heedful.studies.plan import plan_recipe
@@ -297,3 +299,43 @@ test = "all"
     assert len(statistics["comparisons"]) == 3
     assert (tmp_path / "study/best/config.json").exists()
     assert "chrF" in (tmp_path / "study/report.md").read_text()
+
+
+def test_a_bert_that_does_not_move_is_kept_once_for_a_study(tmp_path: Path) -> None:
+    """Its weights are one file, its states are computed by the first run, and each model still stands alone."""
+    recipe = translation("bert-fused", tmp_path, training={"epochs": 2, "keep_marks": True})
+    run_study(plan_recipe(recipe, "fused", (0, 1)), tmp_path / "study", quiet=True)
+    study = tmp_path / "study"
+    models = [*study.glob("runs/*/model"), *study.glob("runs/*/marks/*"), study / "best"]
+    assert len(models) == 7
+    assert len({(model / "bert/model.safetensors").stat().st_ino for model in models}) == 1
+    assert len({(model / "model.safetensors").stat().st_ino for model in models[:2]}) == 2
+    states = list(study.rglob("features.npy"))
+    assert len(states) <= 3  # of train, dev and test
+    costs = [json.loads(path.read_text())["cost"] for path in sorted(study.glob("runs/*/manifest.json"))]
+    assert costs[0]["flops"] == costs[1]["flops"]
+    moved = shutil.copytree(models[0], tmp_path / "moved")
+    said = heedful.load(models[0]).translate(["bad", "dots"])
+    shutil.rmtree(study)
+    alone = heedful.load(moved).translate(["bad", "dots"])
+    assert (alone.texts, list(alone.scores)) == (said.texts, list(said.scores))
+
+
+def test_a_bert_that_moves_is_each_runs_own(tmp_path: Path) -> None:
+    recipe = translation("bert-fused", tmp_path, model={"bert_tuned": True}, training={"epochs": 1})
+    run_study(plan_recipe(recipe, "fused", (0, 1)), tmp_path / "study", quiet=True)
+    weights = [path.read_bytes() for path in (tmp_path / "study").glob("runs/*/model/bert/model.safetensors")]
+    assert len(set(weights)) == 2
+
+
+def test_a_run_that_goes_on_pays_for_the_states_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not in the time of the steps, in which they would count again when they are found on disk."""
+    write = Batcher._write
+
+    def slow(self: Batcher, *rest: Any) -> None:
+        write(self, *rest)
+        time.sleep(1)
+
+    monkeypatch.setattr(Batcher, "_write", slow)
+    manifest = execute(translation("bert-fused", tmp_path, training={"epochs": 1}), 0, tmp_path / "run", quiet=True)
+    assert manifest["cost"]["training_seconds"] < 2 < manifest["cost"]["total_seconds"]

@@ -94,8 +94,8 @@ class Checkpoint:
         """With weights of its own, so that it can be put together and written while training goes on."""
         return replace(self, transformer=deepcopy(self.transformer), tokenizer=shallow_copy(self.tokenizer))
 
-    def write(self, directory: Path, shared: SharedStore | None = None) -> None:
-        write_model(directory, self, shared)
+    def write(self, directory: Path, shared: SharedStore | None = None, moved: bool = False) -> None:
+        write_model(directory, self, None if moved else shared)
 
 
 def read_model(

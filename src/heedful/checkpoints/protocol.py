@@ -30,6 +30,7 @@ class AnyCheckpoint(Protocol):
         """With weights of its own, so that it can be put together and written while training goes on."""
         ...
 
-    def write(self, directory: Path, shared: SharedStore | None = None) -> None:
-        """Whole or not at all."""
+    def write(self, directory: Path, shared: SharedStore | None = None, moved: bool = False) -> None:
+        """Whole or not at all. `shared`: what training has not moved is one file there with that of every other model
+        that was written with it; `moved`: whether it has moved the body."""
         ...

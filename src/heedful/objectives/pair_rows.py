@@ -136,8 +136,8 @@ class Batcher:
         return model(self.source(name, numbers, device), batch)[real_bt], gold_n
 
     def keep_states(self, facts: Mapping[str, Any], store: SharedStore, device: torch.device) -> float:
-        """Another body that does not move is computed once for every source; the seconds that it took others who did it
-        before."""
+        """Another body that does not move is computed once for every source; the seconds that it took, whoever did
+        it."""
         model = self.checkpoint.model
         if not isinstance(model, BertFusedSeq2Seq) or not model.shape.frozen:
             return 0.0
@@ -150,10 +150,9 @@ class Batcher:
             ids = hashlib.sha256(json.dumps([text.chunks for text in rows.bert]).encode()).hexdigest()
             key = {"states": [dict(facts), ids, str(device), torch.get_num_threads()]}
             with store.place(key) as folder:
-                if (folder / "features.npy").exists():
-                    seconds += json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
-                else:
+                if not (folder / "features.npy").exists():
                     self._write(model, rows.bert, starts[name], folder, device)
+                seconds += json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
                 arrays[name] = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
         self.states = LowerStates(arrays, starts, model.shape.bert.layers, device)
         return seconds

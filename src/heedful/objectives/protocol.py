@@ -166,6 +166,10 @@ class Objective(ABC):
         """Makes of the data what this model reads: what `make_model` has made, else a `Checkpoint`, with a tokenizer.
         `facts` name the model and its tokenizer, for the store."""
 
+    def model_is_ready(self, reader: TextReader) -> None:  # noqa: B027 (most compute nothing beforehand)
+        """Called when the model is where it computes, before the first step: the place for what is computed once for
+        all steps, which `spent_once` then counts."""
+
     def has_pairs(self) -> bool:
         """Whether texts come in pairs, of which the cosine is one more baseline."""
         return False
@@ -242,8 +246,8 @@ class Objective(ABC):
         return forward_flops(shape, step.lengths)
 
     def spent_once(self) -> tuple[int, float]:
-        """FLOPs of what was computed once for all steps, whoever did, and the seconds that it took another run of the
-        study; what this one has computed itself is in the time of its steps."""
+        """FLOPs and seconds of what was computed once for all steps, whichever run of the study did it; they are not in
+        the time of the steps."""
         return 0, 0.0
 
     def where(self, step: Step) -> str:

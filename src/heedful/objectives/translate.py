@@ -169,17 +169,15 @@ class Translate(Objective):
             said = " ".join(train.too_long)
             raise RequestError(f"every training pair is too long. {said} Raise training.max_length, or cut the texts.")
         self.checkpoint, self.batcher = checkpoint, Batcher(checkpoint, self.sets_)
-        self.facts, self.store, self.kept, self.kept_seconds = facts, store, False, 0.0
+        self.facts, self.store, self.kept_seconds = facts, store, 0.0
         self.source_lengths, self.target_lengths = list(map(len, train.sources)), list(map(len, train.targets))
         self.batches = EpochRows(
             self.target_lengths, self.seed, table.batch_size, table.batch_tokens, beside=self.source_lengths
         )
 
-    def _keep_states(self, device: torch.device) -> None:
-        """When the model is where it computes: the states of another body that does not move."""
-        if not self.kept:
-            self.kept_seconds = self.batcher.keep_states(self.facts, self.store, device)
-            self.kept = True
+    def model_is_ready(self, reader: TextReader) -> None:
+        """The states of another body that does not move."""
+        self.kept_seconds = self.batcher.keep_states(self.facts, self.store, reader.device)
 
     # A step
 
@@ -199,7 +197,6 @@ class Translate(Objective):
     def losses(
         self, reader: TextReader, step: Step, counts: Mapping[str, float], parts: Parts, reseed: Reseed
     ) -> Iterator[Partial]:
-        self._keep_states(reader.device)
         for part, numbers in in_parts(step.rows, parts):
             reseed(part)
             with reader.precision():
@@ -245,7 +242,6 @@ class Translate(Objective):
         return {name: self._judge(reader, name, self.table.final_beam, final=True) for name in names}
 
     def _judge(self, reader: TextReader, name: str, beam: int, final: bool = False) -> Judgement:
-        self._keep_states(reader.device)
         pairs, rows = self.data.splits[name], self.sets_[name]
         columns = self._losses_of(name, reader.device)
         metrics: dict[str, Any] = {"n": len(rows)}

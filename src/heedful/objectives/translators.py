@@ -10,6 +10,7 @@ import torch
 from heedful.checkpoints.directory import read_model
 from heedful.checkpoints.finding import find, fingerprint
 from heedful.checkpoints.translators import TranslationModel, TranslatorCheckpoint, is_translator, read_translator
+from heedful.checkpoints.translators.own import BERT_FOLDER
 from heedful.data.aligned.records import Aligned
 from heedful.errors import RequestError
 from heedful.models.kinds import ATTENTION_KINDS
@@ -75,7 +76,10 @@ def make_translator(recipe: Recipe, data: Aligned, seed: int, store: SharedStore
         assert table.name is not None  # the recipe was refused otherwise
         directory = _directory_of(table.name, table.revision)
         origin = fingerprint(directory)
-        return MadeModel(read_translator(directory), table.name, origin, {"bert": origin})
+        beside = directory / BERT_FOLDER  # one for all seeds, though each may begin from another translator
+        return MadeModel(
+            read_translator(directory), table.name, origin, {"bert": fingerprint(beside) if beside.is_dir() else origin}
+        )
     if table.name is not None:
         return _fused_with_a_translator(table, seed)
     tokenizers = pair_tokenizer_for(recipe, data, FAMILY, store)

@@ -43,6 +43,8 @@ class Pace:
     """Of a step, for the optimiser."""
     step_rows: float | None = None
     """In a step, where training.batch_tokens says how large it is; None: training.batch_size."""
+    once: float = 0.0
+    """Of a row, for what is computed once for all runs and all sets."""
 
 
 def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, threads: int | None) -> float:
@@ -104,7 +106,8 @@ def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, 
         return pace.reading * (sizes["train"] + judged + others) * new + training
     marks = stages * _marks(table, rows, steps, pace.tokens, sizes["train"])
     final = pace.reading if pace.final is None else pace.final
-    return training + pace.reading * judged * marks + final * (judged + others)
+    once = pace.once * (sizes["train"] + judged + others) * new
+    return once + training + pace.reading * judged * marks + final * (judged + others)
 
 
 def _spared(warmup: float) -> float:
@@ -157,7 +160,8 @@ def _timed(recipe: Recipe, sample: Objective, threads: int | None) -> tuple[Pace
             reading, final = judging
         else:
             reading = _by_row(_pass(parts, step, train=False), step, rows, tokens)
-        pace = Pace(reading, training, cached, tokens / rows or 1.0, final, moving, sample.step_rows())
+        once = sample.spent_once()[1] / sample.description()["sizes"]["train"]
+        pace = Pace(reading, training, cached, tokens / rows or 1.0, final, moving, sample.step_rows(), once)
         return pace, len(step.rows), seconds
 
 
@@ -201,10 +205,9 @@ def _pass(parts: Assembly, step: Step, train: bool) -> float:
 
 def _mean(paces: Iterable[Pace]) -> Pace:
     known = list(paces)
-    reading, training, tokens, moving = (
-        sum(getattr(p, key) for p in known) / len(known) for key in ("reading", "training", "tokens", "moving")
-    )
+    keys = ("reading", "training", "tokens", "moving", "once")
+    reading, training, tokens, moving, once = (sum(getattr(p, key) for p in known) / len(known) for key in keys)
     final = sum(p.reading if p.final is None else p.final for p in known) / len(known)
     in_step = [p.step_rows for p in known if p.step_rows]
     step_rows = sum(in_step) / len(in_step) if in_step else None
-    return Pace(reading, training, any(p.cached for p in known), tokens, final, moving, step_rows)
+    return Pace(reading, training, any(p.cached for p in known), tokens, final, moving, step_rows, once)

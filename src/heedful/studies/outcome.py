@@ -6,9 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from heedful.checkpoints.adapters import FOLDER
 from heedful.checkpoints.directory import MODEL_FILES, MODEL_FOLDERS
-from heedful.checkpoints.tensors import SAFETENSORS
 from heedful.checkpoints.translators.directory import FILES, FOLDERS
 from heedful.evaluation.statistics.compare import alpha_of_look
 from heedful.recipes.reading import make_recipe
@@ -98,9 +96,15 @@ def _keep_best(directory: Path, best: Mapping[str, Any], seed: int | None) -> No
     folder = best["model_directory"] if seed is None else f"runs/{best['setting']}-seed{seed}/model"
 
     def copy(into: Path) -> None:
-        shutil.copytree(directory / folder, into, dirs_exist_ok=True)
-        if (into / FOLDER).is_dir():  # models with adapters share the file of their body
-            (into / SAFETENSORS).unlink()
-            link_or_copy(directory / folder / SAFETENSORS, into / SAFETENSORS)
+        shutil.copytree(directory / folder, into, copy_function=_copied, dirs_exist_ok=True)
 
     replace_directory(directory / "best", copy, MODEL_FILES | FILES, MODEL_FOLDERS | FOLDERS)
+
+
+def _copied(source: str, target: str) -> str:
+    """What the runs share, such as a body that does not move, is not copied but linked again."""
+    if Path(source).stat().st_nlink > 1:
+        link_or_copy(Path(source), Path(target))
+    else:
+        shutil.copy2(source, target)
+    return target

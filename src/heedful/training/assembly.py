@@ -61,6 +61,7 @@ def assemble(recipe: Recipe, seed: int, objective: Objective, store: SharedStore
     around = Surroundings(recipe, seed, device, store, body, checkpoint.family, fresh)
     tuning = tuning_class(cast(Any, checkpoint.module), objective, around)
     tuning.reader.mixed = mixed
+    objective.model_is_ready(tuning.reader)
     return Assembly(objective, tuning, checkpoint, device, source, origin, {**made.made_from, **tuning.made_from()})
 
 

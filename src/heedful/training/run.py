@@ -120,7 +120,7 @@ def execute(
             metrics = write_outcome(directory, recipe, parts, progress, baselines)
         parts.tuning.finish(progress.decay)
         objective.finish(parts.checkpoint)
-        parts.checkpoint.write(directory / "model", None if parts.tuning.MOVES_BODY else store)
+        parts.checkpoint.write(directory / "model", store, moved=parts.tuning.MOVES_BODY)
         if progress.pruned:
             narrator.say(f"stopped at mark {progress.marks}: behind the median of earlier settings")
             manifest["pruned"] = progress.marks
@@ -240,7 +240,7 @@ def _keep_mark(folder: Path, parts: Assembly, store: SharedStore, progress: Prog
     mark = parts.checkpoint.copied()
     parts.tuning.finish(progress.decay, cast(Any, mark.module))
     parts.objective.finish(mark)
-    mark.write(folder / f"{progress.step:0{MARK_DIGITS}}", None if parts.tuning.MOVES_BODY else store)
+    mark.write(folder / f"{progress.step:0{MARK_DIGITS}}", store, moved=parts.tuning.MOVES_BODY)
 
 
 def _solve(

@@ -80,10 +80,10 @@ class TranslatorCheckpoint:
         """The file that says it."""
         return str(Path(self.source) / (SETTINGS_FILE if key in self.generation else "config.json"))
 
-    def write(self, directory: Path, shared: SharedStore | None = None) -> None:
+    def write(self, directory: Path, shared: SharedStore | None = None, moved: bool = False) -> None:
         from heedful.checkpoints.translators.directory import write_translator
 
-        write_translator(directory, self, shared)
+        write_translator(directory, self, shared, moved=moved)
 
     @property
     def begin_id(self) -> int:

@@ -145,10 +145,15 @@ def _tokenizers(directory: Path, model: TranslationModel) -> PairTokenizer:
 
 
 def write_translator(
-    directory: Path, checkpoint: TranslatorCheckpoint, shared: SharedStore | None = None, layout: Layout | None = None
+    directory: Path,
+    checkpoint: TranslatorCheckpoint,
+    shared: SharedStore | None = None,
+    layout: Layout | None = None,
+    moved: bool = False,
 ) -> None:
     """Into a directory that appears, or takes the place of an older model there, in one step. With a store to share,
-    another body that does not move is one file with that of every other translator that was written with it.
+    another body that does not move is one file with that of every other translator that was written with it; so is the
+    translator itself, unless it has `moved`.
 
     `layout`: default is Marian's, which others read, where it can say the model and its tokenizers, else our own.
     """
@@ -167,12 +172,13 @@ def write_translator(
         _write_json(into / "config.json", content)
         if checkpoint.generation:
             _write_json(into / SETTINGS_FILE, checkpoint.generation)
-        if shared is None:
+        if shared is None or moved:
             save_tensors(tensors, into / SAFETENSORS)
         else:
             link_tensors(tensors, into / SAFETENSORS, shared)
         checkpoint.tokenizers.save(into)
-        own.write_bert(into, checkpoint, shared)
+        frozen = isinstance(checkpoint.model, BertFusedSeq2Seq) and checkpoint.model.shape.frozen
+        own.write_bert(into, checkpoint, shared if frozen or not moved else None)
 
     replace_directory(Path(directory), write, FILES, FOLDERS)
 
