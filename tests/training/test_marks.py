@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
 
 from heedful.errors import RequestError
+from heedful.evaluation.metrics import METRICS
 from heedful.objectives.classify import Classify
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.training import run as runs
 from heedful.training.loop import Fit
+from heedful.training.outcome import dev_judge
 from heedful.training.progress import Lines
 from heedful.training.run import execute
 from heedful.training.schedule import Schedule, make_schedule
@@ -42,6 +45,52 @@ def make(models: Callable[[], Any], tmp_path: Path) -> Callable[..., Small]:
 def says(*scores: float) -> Callable[[], dict[str, Any]]:
     left = iter(scores)
     return lambda: {"score": next(left), "metrics": {"accuracy": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("scores", "marks", "best"),
+    [
+        ([0, 0, 0, 0, 0.3, 0.3, 0.2], 7, 5),  # it begins late, and is stopped two marks after its best
+        ([0, 0.3, 0, 0], 4, 2),  # who falls back has begun
+        ([0] * 7, 7, 7),  # who never begins is trained to the end, and keeps its last weights
+        ([math.nan, math.nan, math.nan, 0.1, 0.1, 0.1], 6, 4),
+    ],
+)
+def test_patience_waits_until_something_is_learned(
+    scores: list[float], marks: int, best: int, make: Callable[..., Small], tmp_path: Path
+) -> None:
+    left = iter(scores)
+
+    def judge() -> dict[str, Any]:
+        score = next(left)
+        return {"score": score, "begun": score > 0, "metrics": {"accuracy": 0.5}}
+
+    progress = make(mark_steps=2, steps=14, patience=2).train(tmp_path / "fit", judge)
+    assert (progress.marks, progress.best["mark"]) == (marks, best)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "begun"),
+    [("accuracy", 0.0, False), ("accuracy", 0.1, True), ("matthews", 0.0, False), ("matthews", -0.1, True),
+     ("log_loss", 9.0, True), ("mse", 0.0, True), ("accuracy", None, False)],
+)  # fmt: skip
+def test_what_nothing_learned_scores(metric: str, value: float | None, begun: bool) -> None:
+    class Says:
+        metrics = tuple(METRICS.values())
+
+        def sets(self) -> dict[str, bool]:
+            return {"dev": True}
+
+        def judge(self, *_: Any) -> Any:
+            return SimpleNamespace(metrics={metric: value})
+
+        def mark_score(self, scores: dict[str, Any], asked: Any) -> float | None:
+            return scores[asked.name]
+
+    parts: Any = SimpleNamespace(objective=Says(), tuning=SimpleNamespace(reader=None))
+    judge = dev_judge(recipe_of(evaluation={"metric": metric}), parts)
+    assert judge is not None
+    assert judge()["begun"] is begun
 
 
 def always() -> dict[str, Any]:

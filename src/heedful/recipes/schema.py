@@ -338,9 +338,11 @@ class TrainingTable(Table):
     long_texts: Literal["cut", "chunk"] = "cut"
     """What happens beyond `max_length`: the rest is cut off, or the text read in chunks and their states averaged."""
     patience: int | None = Field(None, ge=1)
-    """Stop when dev has not improved for this many marks: epochs, unless `mark_steps` or `mark_tokens` is set."""
+    """Stop when dev has not improved for this many marks: epochs, unless `mark_steps` or `mark_tokens` is set. A mark
+    as good as the best so far is no improvement. Marks do not count as long as the metric has not left the value of a
+    model that has learned nothing: no answer right, BLEU or a correlation of 0, or undefined."""
     keep: Literal["best", "last"] = "best"
-    """Which weights become the model: the best on dev, or the last."""
+    """Which weights become the model: the best on dev, of several marks that are level the first, or the last."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; "auto" takes a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -48,7 +48,8 @@ class Fit:
     seed: int
     directory: Path
     judge: Callable[[], dict[str, Any]] | None
-    """Scores dev: {"score": higher is better, "metrics": {...}}; None without dev."""
+    """Scores dev: {"score": higher is better, "begun": whether it is above what nothing learned scores, "metrics":
+    {...}}; None without dev."""
     watch: Callable[[Progress, int, dict[str, Any]], None]
     """Told after each step: progress, steps in all, what is new."""
     should_stop: Callable[[], bool]
@@ -170,7 +171,9 @@ class Fit:
         self._log({**place, "tokens": progress.tokens, "dev": judged["metrics"]})
         score = judged["score"] if math.isfinite(judged["score"]) else None  # an undefined one is worse than any
         before = progress.best
-        if before is None or (score is not None and (before["score"] is None or score > before["score"])):
+        gained = before is None or (score is not None and (before["score"] is None or score > before["score"]))
+        # While nothing has been learned, no mark is better than another: the last is kept, and patience waits.
+        if gained or (before is not None and score == before["score"] and not judged.get("begun", True)):
             progress.best = {**place, "score": score}
             progress.best_decay = progress.decay
             progress.marks_without_gain = 0

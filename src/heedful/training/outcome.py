@@ -28,9 +28,16 @@ def dev_judge(recipe: Recipe, parts: Assembly) -> Callable[[], dict[str, Any]] |
         value = parts.objective.mark_score(scores, metric)
         floats = {k: v for k, v in scores.items() if isinstance(v, float) and k != metric.name}
         shown = {metric.name: scores.get(metric.name), **floats}
-        return {"score": float("-inf") if value is None else metric.sign * float(value), "metrics": shown}
+        score = float("-inf") if value is None else metric.sign * float(value)
+        return {"score": score, "begun": value is not None and value != _before_learning(metric), "metrics": shown}
 
     return judge
+
+
+def _before_learning(metric: Metric) -> float | None:
+    """What a model scores that has learned nothing yet: the worst that there is, or no correlation at all."""
+    low, high = metric.bounds
+    return 0.0 if (low, high) == (-1.0, 1.0) else low if metric.higher_is_better else high
 
 
 def write_outcome(
