@@ -42,11 +42,11 @@ train = "{folder}/train"
 dev = "{folder}/dev"
 source = "en"
 target = "de"
-{more}
 
 [training]
 epochs = {epochs}
 batch_tokens = {tokens}
+optimiser = "{optimiser}"
 lr = {lr}
 warmup = 0.1
 betas = [0.9, 0.98]
@@ -57,15 +57,16 @@ threads = {threads}
 keep = "last"
 """
 JOEYNMT = """
-name: "speed"
+name: "translator"
 joeynmt_version: "2.3.0"
-model_dir: "{folder}/joeynmt"
+model_dir: "{directory}"
 use_cuda: False
 fp16: False
-random_seed: 0
+random_seed: {seed}
 data:
     train: "{folder}/train"
     dev: "{folder}/dev"
+    test: "{folder}/{test}"
     dataset_type: "plain"
     src: &side
         lang: "en"
@@ -80,14 +81,14 @@ data:
         lang: "de"
     special_symbols: {{ unk_token: "<unk>", unk_id: 0, pad_token: "<pad>", pad_id: 1, bos_token: "<s>", bos_id: 2,
                        eos_token: "</s>", eos_id: 3, lang_tags: [] }}
-testing: {{ n_best: 1, beam_size: 1, batch_size: 1000, batch_type: "token", eval_metrics: [], max_output_length: 2 }}
+testing: {{ n_best: 1, batch_size: 1000, batch_type: "token", {testing} }}
 training:
     optimizer: "adam"
     adam_betas: [0.9, 0.98]
     learning_rate: {lr}
     learning_rate_min: 0.0
     scheduling: "warmupinversesquareroot"
-    learning_rate_warmup: 1000
+    learning_rate_warmup: {warmup}
     weight_decay: 0.0
     label_smoothing: {smoothing}
     loss: "crossentropy"
@@ -95,9 +96,10 @@ training:
     batch_size: {tokens}
     batch_type: "token"
     epochs: {epochs}
-    validation_freq: 1000000
+    updates: {updates}
+    validation_freq: {mark}
     logging_freq: 1000000
-    early_stopping_metric: "loss"
+    early_stopping_metric: "{metric}"
     overwrite: True
     shuffle: True
     print_valid_sents: []
@@ -115,20 +117,18 @@ model:
         hidden_size: {width}
         ff_size: {inner}
         dropout: {dropout}
-        layer_norm: "post"
-        activation: "swish"
+        layer_norm: "{norm}"
+        activation: "{activation}"
     decoder: *part
 """
 
 
-def run_recipe(folder: Path, out: Path, epochs: int, precision: str, threads: int, more: str = "") -> Any:
+def run_recipe(folder: Path, out: Path, **values: Any) -> None:
     import heedful
 
     recipe = folder / f"{out.name}.toml"
-    values = {"smoothing": SMOOTHING, "tokens": BATCH_TOKENS, "lr": LR, "epochs": epochs, "precision": precision}
-    model = folder / "untrained"
-    recipe.write_text(RECIPE.format(**values, folder=folder, model=model, threads=threads, more=more))
-    return heedful.run(recipe, out=out)
+    recipe.write_text(RECIPE.format(smoothing=SMOOTHING, folder=folder, model=folder / "untrained", **values))
+    heedful.run(recipe, out=out)
 
 
 def prepare(options: argparse.Namespace) -> None:
@@ -139,11 +139,14 @@ def prepare(options: argparse.Namespace) -> None:
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     splits = load_pairs(name="multi30k-en-de").splits
-    for split in ("train", "dev", "test"):
+    for split in splits:
         for side, texts in zip(("en", "de"), splits[split].sides, strict=True):
             (folder / f"{split}.{side}").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     untrained(folder)
-    run_recipe(folder, folder / "training", options.epochs, "bfloat16", options.threads)
+    run_recipe(
+        folder, folder / "training", epochs=options.epochs, precision="bfloat16", threads=options.threads,
+        tokens=1024, optimiser="muon", lr=2e-3,
+    )  # fmt: skip
     model: Any = heedful.load(str(folder / "training" / "best"))
     zero_start(model.checkpoint)
     model.save(folder / "translator", layout="marian")
@@ -323,7 +326,10 @@ def our_seconds(place: Path, options: argparse.Namespace) -> float:
     for epochs in (1, 1 + options.epochs):
         out = place / f"ours-{epochs}"
         shutil.rmtree(out, ignore_errors=True)
-        run_recipe(place, out, epochs, "float32", options.threads)
+        run_recipe(
+            place, out, epochs=epochs, precision="float32", threads=options.threads, tokens=BATCH_TOKENS,
+            optimiser="adamw", lr=LR,
+        )  # fmt: skip
         manifest = json.loads(next(out.rglob("manifest.json")).read_text())
         seconds.append(manifest["cost"]["training_seconds"])
     return (seconds[1] - seconds[0]) / options.epochs
@@ -331,18 +337,38 @@ def our_seconds(place: Path, options: argparse.Namespace) -> float:
 
 def their_seconds(place: Path, options: argparse.Namespace) -> float:
     """Of a pass, without the first: as it says itself."""
-    values = {"layers": LAYERS, "heads": HEADS, "width": WIDTH, "inner": INNER, "dropout": DROPOUT, "lr": LR}
-    values |= {"smoothing": SMOOTHING, "tokens": BATCH_TOKENS, "epochs": 1 + options.epochs, "folder": place}
-    (place / "joeynmt.yaml").write_text(JOEYNMT.format(**values))
-    threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
-    done = subprocess.run(
-        [options.joeynmt, "-m", "joeynmt", "train", str(place / "joeynmt.yaml"), "--skip-test"],
-        capture_output=True, text=True, env={**os.environ, **threads}, check=False,
+    never, epochs = 1000000, 1 + options.epochs
+    settings = joeynmt_settings(
+        place, place / "joeynmt", dropout=DROPOUT, tokens=BATCH_TOKENS, lr=LR, warmup=1000, norm="post",
+        activation="swish", epochs=epochs, updates=never, mark=never, metric="loss",
+        testing="beam_size: 1, eval_metrics: [], max_output_length: 2",
     )  # fmt: skip
-    passes = [float(found) for found in re.findall(r"num. of tokens: \d+, ([\d.]+)\[sec\]", done.stdout + done.stderr)]
-    if len(passes) != 1 + options.epochs:
-        raise SystemExit(f"JoeyNMT did not train:\n{done.stderr[-2000:]}")
+    said = run_joeynmt(options.joeynmt, options.threads, "train", settings, "--skip-test")
+    passes = [float(found) for found in re.findall(r"num. of tokens: \d+, ([\d.]+)\[sec\]", said)]
+    if len(passes) != epochs:
+        raise SystemExit(f"JoeyNMT did not train:\n{said[-2000:]}")
     return statistics.mean(passes[1:])
+
+
+def joeynmt_settings(folder: Path, directory: Path, seed: int = 0, test: str = "dev", **values: Any) -> Path:
+    """The file of settings of a model of the same shape, which is trained into `directory` on the texts in `folder`."""
+    shape = {"layers": LAYERS, "heads": HEADS, "width": WIDTH, "inner": INNER, "smoothing": SMOOTHING}
+    path = directory.with_suffix(".yaml")
+    path.write_text(JOEYNMT.format(folder=folder, directory=directory, seed=seed, test=test, **shape, **values))
+    return path
+
+
+def run_joeynmt(python: str, threads: int, *arguments: str | Path) -> str:
+    """What it said."""
+    limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    done = subprocess.run(
+        [python, "-m", "joeynmt", *map(str, arguments)], capture_output=True, text=True, env={**os.environ, **limits},
+        check=False,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    if done.returncode:
+        raise SystemExit(f"JoeyNMT failed:\n{said[-2000:]}")
+    return said
 
 
 def main() -> None:

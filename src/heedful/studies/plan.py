@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful import plugins
+from heedful.checkpoints.catalog import CATALOG
 from heedful.errors import RequestError
 from heedful.recipes.reading import draft_recipe, make_recipe, unused_keys
 from heedful.recipes.schema import Recipe
@@ -93,7 +94,8 @@ def _content(
     for table, values in (*changes.items(), *of_method.items()):
         if not isinstance(values, dict):
             raise RequestError(f"--set {table}: set a key of a table, such as training.lr=1e-4.")
-    defaults = _defaults(tuning.COMPARE_DEFAULTS, _merged(changes, of_method))
+    own = CATALOG[model].compared_with.get(method, {}) if model in CATALOG else {}
+    defaults = _defaults(_merged(tuning.COMPARE_DEFAULTS, own), _merged(changes, of_method))
     content = {"model": {"name": model}, "data": dict(data), "tuning": {"method": method}}
     content = _merged(_merged(content, defaults), changes)
     others = shared - tuning.Table.model_fields.keys()
