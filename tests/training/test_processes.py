@@ -157,7 +157,9 @@ def test_two_processes_have_the_gradients_of_one(case: str, world: Path, tmp_pat
     toys = [str(world / "site"), str(TOYS)]
     for count in (1, 2):
         cut = {"accumulate": 2} if count == 1 else {}
-        content = recipe_for(case.split("-")[0], world, **{**cut, **CASES[case]})  # type: ignore[dict-item]
+        named = case if case in WORDS else case.split("-")[0]
+        content = recipe_for(named, world, **{**cut, **CASES[case]})  # type: ignore[dict-item]
+        assert case not in WORDS or content["objective"] == WORDS[case]
         Group(count, gradients_in_child, content, toys, str(tmp_path / str(count))).finish()
     one, two, other = (load_file(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))
     assert len({name.split(".")[0] for name in one}) == STEPS

@@ -122,9 +122,13 @@ class StudyPlan:
                 content = setting.recipe.identity()
                 content["evaluation"] = {**content.get("evaluation", {}), "test": True}
                 chosen.append(replace(setting, name=f"{setting.name}-final", recipe=make_recipe(content)))
+        return StudyPlan((*chosen, *self.final_baselines), self.fresh_seeds) if chosen else None
+
+    @property
+    def fresh_seeds(self) -> tuple[int, ...]:
+        """Those that take no part in choosing, with which the chosen settings are tested."""
         first = max(self.seeds) + 1
-        seeds = tuple(range(first, first + self.final_seeds))
-        return StudyPlan((*chosen, *self.final_baselines), seeds) if chosen else None
+        return tuple(range(first, first + self.final_seeds))
 
 
 def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

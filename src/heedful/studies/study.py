@@ -68,6 +68,7 @@ def run_study(
         largest = most_rows(plan, first).recipe
         study["baselines"] = study.get("baselines") or baselines.scores(largest, plan.seeds[0])
         _refuse_names(plan, study["baselines"] or {})
+        _refuse_missing_models(plan)
         keep_examples(directory / "examples", objectives[data_key(first)])
         sitting = _Sitting(directory, study, store, baselines, executor, quiet, threads, at_once)
         rows, phase = _run_phases(plan, sitting)
@@ -233,6 +234,21 @@ def _refuse_names(plan: StudyPlan, baselines: Mapping[str, Any]) -> None:
     for setting in plan.settings:
         if setting.name in baselines:
             raise RequestError(f"{setting.name}: is also the name of a baseline; rename the recipe.")
+
+
+def _refuse_missing_models(plan: StudyPlan) -> None:
+    """Where each seed has a model of its own, those of the seeds that come last must be there at the beginning."""
+    for setting in plan.settings:
+        model = setting.recipe.model
+        for seed in plan.fresh_seeds if "{seed}" in (model.name or "") else ():
+            try:
+                find(str(model.name_for(seed)), model.revision)
+            except RequestError:
+                raise RequestError(
+                    f"{model.name}: there is none for seed {seed}, and what is chosen is tested with the fresh seeds "
+                    f"{', '.join(map(str, plan.fresh_seeds))}; make those models, set study.final_seeds to fewer, or "
+                    'study.test = "all" to test each setting with its own seeds.'
+                ) from None
 
 
 def _announce(
