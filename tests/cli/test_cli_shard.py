@@ -128,3 +128,38 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
         assert "Traceback" not in said
     assert (tmp_path / "taken/diary.md").read_text() == "mine"
     assert [p.name for p in (tmp_path / "taken").iterdir() if not p.name.startswith(".")] == ["diary.md"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            ("a.txt", "--tokenizer", "heedful-tiny-en", "--kind", "bpe"),
+            "--kind bpe: is for a tokenizer that is trained",
+        ),
+        (("a.txt", "--tokenizer", "heedful-tiny-en", "--vocabulary", 300), "--vocabulary 300: is for a tokenizer"),
+        (("a.txt", "--text", "body"), "text = 'body' is a key of JSONL or a column of Parquet, and there is none in"),
+        (("a.jsonl", "--separator", "file"), "separator = 'file' is for files of lines, and there is none in a.jsonl"),
+        (("a.txt", "--tokenizer", "heedful-tiny"), "did you mean heedful-tiny-en?"),
+        (("a.txt", "--kind", "bpe", "--vocabulary", 200), "ask for more entries"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    options: tuple[object, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path / "a.txt", documents(5))
+    (tmp_path / "a.jsonl").write_text('{"text": "one", "body": "two"}\n')
+    assert run(monkeypatch, *options, "--out", "corpus") == 2
+    assert words in capsys.readouterr().err
+    assert not list((tmp_path / "corpus").glob("*.npy"))
+
+
+def test_options_that_one_of_several_files_uses_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path / "a.txt", documents(5))
+    (tmp_path / "a.jsonl").write_text('{"body": "two"}\n')
+    both = ("a.txt", "a.jsonl", "--text", "body", "--separator", "line", "--tokenizer", "heedful-tiny-en")
+    assert run(monkeypatch, *both, "--out", "corpus") == 0
+    lines = sum(bool(line.strip()) for line in (tmp_path / "a.txt").read_text().splitlines())
+    assert Corpus(tmp_path / "corpus").documents == lines + 1

@@ -99,6 +99,12 @@ def test_stability_by_counting(seeds: int, examples: int, seed: int) -> None:
     assert found.agreement == pytest.approx(fmean(same))
 
 
+def test_a_higher_loss_is_called_worse() -> None:
+    accuracy, loss = Words(METRICS["accuracy"]), Words(METRICS["log_loss"])
+    assert [accuracy.higher(0.25), accuracy.higher(-0.25)] == ["0.250 higher", "0.250 lower"]
+    assert [loss.higher(0.25), loss.higher(-0.25)] == ["0.250 higher (worse)", "0.250 lower (better)"]
+
+
 def test_failed_runs() -> None:
     one_class, both = np.zeros(6, dtype=np.int64), np.array([0, 1, 0, 1, 0, 1])
     accuracy, loss = Words(METRICS["accuracy"]), Words(METRICS["log_loss"])

@@ -216,7 +216,7 @@ def test_what_changed_meanwhile_is_refused(tmp_path, bpe, monkeypatch):
         shard(tmp_path / "out", sources, bpe, shard_tokens=100)
     corpus = shard(tmp_path / "whole", sources, bpe)
     path.write_text("a third text.\n" * 50)
-    with pytest.raises(RequestError, match="holds another corpus"):
+    with pytest.raises(RequestError, match="holds another corpus, by another choice of files or documents; choose"):
         shard(tmp_path / "whole", sources, bpe)
     np.save(tmp_path / "whole/tokens-00000.npy", np.zeros(3, dtype=np.uint16))
     with pytest.raises(RequestError, match="damaged"):

@@ -125,3 +125,14 @@ def test_word_frequencies_know_the_markers_and_are_the_same_for_all_seeds(tmp_pa
     )
     for marker in (one.mask_id, *one.sentinels[: style == "sentinels"]):
         assert np.exp(one.log_frequency_v[marker]) == pytest.approx((words == marker).mean(), rel=0.3)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.8])
+def test_one_span_is_the_share_that_was_asked_for_on_average(tmp_path, share):
+    objective = assembled(tmp_path, {"share": share}).objective
+    assert isinstance(objective, Span)
+    text, draws = np.arange(100), np.linspace(0, 1, 500, endpoint=False)
+    taken = [len(objective._one(text, length, place)[1]) - 1 for length, place in zip(draws, draws[::-1], strict=True)]
+    assert np.mean(taken) == pytest.approx(100 * share, abs=0.6)
+    assert min(taken) >= 1
+    assert max(taken) <= 100

@@ -110,7 +110,7 @@ def test_bad_files_are_named(train: object, tmp_path: Path, corpus: Path) -> Non
             train([path], 1000)
         assert name in str(caught.value)
         assert "\n" not in str(caught.value)
-    with pytest.raises(RequestError, match="raise size"):
+    with pytest.raises(RequestError, match="ask for more entries"):
         train([corpus], 50)
     with pytest.raises(RequestError, match="choose"):
         train([corpus], 1000, family="t5")

@@ -59,7 +59,7 @@ class StoredHead:
 def make_head(family: Family, shape: Shape, new: NewHead) -> Head:
     if new.kind not in family.heads:
         remedy = new.remedy or f"choose {', '.join(family.heads)}"
-        raise RequestError(f"new_head={new.kind!r} is not possible on {family.name}; {remedy}.")
+        raise RequestError(f"a {new.kind} head is not possible on {family.name}; {remedy}.")
     labels = tuple(new.labels)
     if new.kind in _CLASSIFIERS and (not labels or len(set(labels)) != len(labels)):
         raise RequestError(f"new_head={new.kind!r} needs labels=[…], the different names of its classes.")

@@ -31,7 +31,8 @@ def shard(
     from heedful.objectives.sharding import shard_corpus
 
     def watch(counts: Any) -> None:
-        typer.echo(f"{counts['documents']:,} documents, {counts['tokens']:,} tokens", err=True)
+        of = "document" if counts["documents"] == 1 else "documents"
+        typer.echo(f"{counts['documents']:,} {of}, {counts['tokens']:,} tokens", err=True)
 
     facts = shard_corpus(
         files, out, tokenizer, kind, vocabulary, separator, text, deduplicate, None if as_json else watch

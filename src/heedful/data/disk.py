@@ -40,7 +40,7 @@ def require_file(path: Path) -> None:
     if not exists:
         raise RequestError(f"{path} does not exist; check the path.")
     if path.is_file() and size == 0:
-        raise RequestError(f"{path} is empty; it needs a line of column names and rows under it.")
+        raise RequestError(f"{path} is empty; it needs rows of data.")
 
 
 def exists(path: Path) -> bool:

@@ -42,6 +42,11 @@ def shard_corpus(
     watch: Watch | None,
 ) -> dict[str, Any]:
     """Writes the directory, and returns what is to be said of it. One that was begun keeps its tokenizer."""
+    for option, value in (("--kind", kind), ("--vocabulary", vocabulary)):
+        if tokenizer is not None and value is not None:
+            raise RequestError(
+                f"{option} {value}: is for a tokenizer that is trained, not for {tokenizer}; leave one out."
+            )
     sources = find_sources(files, separator, text)
     for source in sources:
         if source.path.is_dir():

@@ -35,7 +35,8 @@ class SpanTable(WordsTable):
     share: float | None = Field(None, gt=0, lt=1)
     """Of the tokens, the share that is taken out, on average. Default: 0.25 for one span, 0.15 with sentinels."""
     span_length: float = Field(3.0, ge=1)
-    """Of the spans with sentinels, the mean length in tokens."""
+    """Of the spans with sentinels, the mean length in tokens. There are 32 sentinels: of a text that would need more of
+    them (from 640 tokens on by default) the spans are longer, so that the share is kept."""
     cut: bool = True
     """Whether a document is cut at a random length each time, so that it is seen in all lengths."""
     asked: Literal["span", "everything"] = "span"
@@ -98,8 +99,9 @@ class Span(Words):
 
     def _one(self, text: Ints, length: float, place: float) -> tuple[Ints, Ints]:
         """What stands before what is asked for, and that; the drawn numbers say how long the span is, and where."""
-        longest = max(1, round(2 * self.share * len(text)) - 1)
-        taken = min(len(text), 1 + int(length * longest))
+        twice = round(2 * self.share * len(text))  # as far below the mean as above it
+        shortest, longest = max(1, twice - len(text)), min(len(text), max(1, twice - 1))
+        taken = shortest + int(length * (longest - shortest + 1))
         start = int(place * (len(text) - taken + 1))
         marker = [self.mask_id]
         before = np.concatenate([text[:start], marker, text[start + taken :], marker])

@@ -3,6 +3,7 @@
 import difflib
 import functools
 import json
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
@@ -511,6 +512,7 @@ def _explanation(key: str, schema: type[BaseModel], owner: str) -> str:
     field = schema.model_fields[key.rpartition(".")[2]]
     default = "required" if field.is_required() else f"default {field.default!r}"
     kind = str(field.annotation).replace("typing.", "").removeprefix("<class '").removesuffix("'>")
+    kind = re.sub(r"Annotated\[(\w+), FieldInfo\(.*?\)\]\)\]", r"\1", kind)  # what pydantic keeps of an item's bounds
     return f"{key}  ({owner}{kind}; {default})\n  {' '.join((field.description or '').split())}"
 
 

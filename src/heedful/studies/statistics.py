@@ -235,8 +235,7 @@ def _how_many_more(one: Comparison) -> str:
 def _higher(one: Comparison, words: Words, alpha: float) -> dict[str, Any]:
     """A setting that scored better on the set that judges than the chosen one, turned so that it comes first."""
     low, high = (None if end is None else -end for end in (one.high, one.low))
-    how = f"{words.figure(abs(one.difference))} {'higher' if words.metric.higher_is_better else 'lower'}"
-    start = f"{one.b} scored {how} on {words.where} than {one.a}"
+    start = f"{one.b} scored {words.higher(-one.difference)} on {words.where} than {one.a}"
     if low is None or high is None:
         sentence = f"{start}, on one example, which shows nothing."
     else:

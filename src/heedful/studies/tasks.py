@@ -194,7 +194,7 @@ def _in_words(facts: Mapping[str, Any], metric: Metric, judged: str, tests: int,
     if facts["difference"] is None:
         return f"{facts['reason']}, so this is not compared."
     words, d = Words(metric, judged), facts["difference"]
-    how = "the same" if d == 0 else f"{words.figure(abs(d))} {'higher' if d > 0 else 'lower'}"
+    how = "the same" if d == 0 else words.higher(d)
     start = f"{facts['task']}: trained with the others ({facts['setting']}) it scored {how}"
     start += " as alone" if d == 0 else " than alone"
     start += f" ({facts['single']})"

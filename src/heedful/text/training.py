@@ -62,7 +62,7 @@ def train_wordpiece(
     if size < least:
         raise RequestError(
             f"A WordPiece vocabulary of {size} tokens is too small: the special tokens and the characters of the files "
-            f"are {least}; raise size, or lower alphabet ({alphabet})."
+            f"are {least}; ask for more entries, or lower alphabet ({alphabet})."
         )
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
@@ -98,7 +98,7 @@ def train_bpe(
     if size < least:
         raise RequestError(
             f"A byte-level vocabulary of {size} tokens is too small: "
-            f"the bytes and special tokens are {least}; raise size."
+            f"the bytes and special tokens are {least}; ask for more entries."
         )
     _require_text(files)
     core = tokenizers.Tokenizer(models.BPE())

@@ -30,6 +30,13 @@ Watch = Callable[[Mapping[str, int]], None]
 SHARD_TOKENS = 8 * 2**20
 _BATCH = 2**20  # characters that are encoded together
 _PROGRESS = "progress.json"
+_CALLED = {
+    "sources": "choice of files or documents",
+    "vocabulary": "tokenizer",
+    "tokenizer": "tokenizer",
+    "deduplicated": "rule for duplicates",
+}
+"""What a user calls that of which a corpus is made."""
 _COUNTS = ("documents", "sentences", "tokens", "bytes", "duplicates", "without_tokens", "without_text")
 
 
@@ -85,8 +92,10 @@ def write_corpus(
     facts = {"sources": list(described), "vocabulary": vocabulary, "tokenizer": tokenizer, "deduplicated": deduplicate}
     with alone(directory):
         if (directory / DESCRIPTION).exists():
-            if _facts_of(read_object(directory / DESCRIPTION), facts) != facts:
-                raise RequestError(f"{directory}: holds another corpus; choose another directory.")
+            there = _facts_of(read_object(directory / DESCRIPTION), facts)
+            if there != facts:
+                other = " and another ".join(dict.fromkeys(_CALLED[key] for key in facts if there[key] != facts[key]))
+                raise RequestError(f"{directory}: holds another corpus, by another {other}; choose another directory.")
             _tidy(directory)
             return
         state = _begin(directory, facts)

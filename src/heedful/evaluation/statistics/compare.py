@@ -259,8 +259,7 @@ def _say(
     if difference == 0:
         start = f"{names[0]} and {names[1]} scored the same"
     else:
-        how = f"{words.figure(abs(difference))} {'higher' if difference > 0 else 'lower'}"
-        start = f"{names[0]} scored {how} than {names[1]}"
+        start = f"{names[0]} scored {words.higher(difference)} than {names[1]}"
     if about == "this run" or p is None:
         return f"{start} {interval} for these very runs on other such examples); one seed says nothing of other seeds."
     if decided == "alike":

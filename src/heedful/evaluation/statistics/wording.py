@@ -28,6 +28,11 @@ class Words:
             return f"{value:.3f}".replace("-", "−")
         return f"{value:.3g}".replace("-", "−")
 
+    def higher(self, difference: float) -> str:
+        """ "0.010 higher"; of a metric of which less is better, with what that means."""
+        meaning = "" if self.metric.higher_is_better else " (worse)" if difference > 0 else " (better)"
+        return f"{self.figure(abs(difference))} {'higher' if difference > 0 else 'lower'}{meaning}"
+
     def signed(self, value: float) -> str:
         return ("+" if value > 0 else "") + self.figure(value)
 

@@ -76,8 +76,9 @@ def _models(c: Comparison) -> list[Setting]:
 
 
 def _better(c: Comparison) -> str:
-    """The first baseline that is no model and better than the chosen setting on the same rows, in words; where one seed
-    forbids a test, better beyond what other examples would change. "" if there is none."""
+    """The first baseline that is no model and at least as good as the chosen setting on the same rows, in words: shown
+    to be better; where one seed forbids a test, better beyond what other examples would change; or not behind it. "" if
+    there is none."""
     models = _models(c)
     for other in c.scored:
         row = c.against(other.name)
@@ -88,6 +89,8 @@ def _better(c: Comparison) -> str:
             return f"{title_of(other.name)} is shown to be better"
         if number(row, "p_corrected") is None and len(ends) == 2 and max(ends) < 0:
             return f"{title_of(other.name)} is clearly ahead in this run"
+        if (ahead := _ahead(c, row)) is not None and ahead <= 0:
+            return f"{title_of(other.name)} is {'ahead of' if ahead else 'level with'} it on {c.split}"
     return ""
 
 
