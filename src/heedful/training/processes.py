@@ -6,6 +6,7 @@ mark), all learn in the same message, so that none waits for another that has le
 `torch.distributed`.
 """
 
+import atexit
 import contextlib
 import json
 import os
@@ -124,7 +125,14 @@ def join() -> Processes:
     except (RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise WorkError(f"the processes that torchrun has started do not find each other ({reason}).") from None
+    atexit.register(_leave)
     return Processes(rank, count)
+
+
+def _leave() -> None:
+    """Ends the threads of the group before the interpreter goes: one that is still at work then aborts the process."""
+    with contextlib.suppress(Exception):  # others may have left already
+        dist.destroy_process_group()
 
 
 @contextlib.contextmanager
