@@ -25,6 +25,7 @@ from heedful.studies.study import run_study
 from heedful.training.progress import Narrator
 from heedful.training.run import execute
 from killing import survive
+from marian_samples import make_peer, save_peer
 from training_samples import read_log, write_csv, write_tiny
 from translation_samples import KINDS, assembled, translation, words, write_words
 
@@ -191,6 +192,20 @@ def test_it_can_be_read_and_gone_on_from(finished: Path, tmp_path: Path) -> None
     execute(recipe.model_copy(update={"model": seeded}), 0, tmp_path / "run", quiet=True)
     model = json.loads((tmp_path / "run/manifest.json").read_text())["model"]
     assert (model["source"], model["fingerprint"]) == (str(tmp_path / "seed0"), fingerprint(finished / "model"))
+
+
+def test_a_recipe_with_marians_wiring_and_tokenizer_leaves_marians_layout(tmp_path: Path) -> None:
+    tokenizers = save_peer(make_peer(), tmp_path / "marian")
+    for positions, family in (("sinusoidal-halves", "marian"), ("sinusoidal", "heedful")):
+        recipe = translation(
+            "encoder-decoder",
+            tmp_path,
+            model={"norm": "post", "position_kind": positions},
+            tokenizer={"kind": None, "name": str(tokenizers)},
+            training={"epochs": 1},
+        )
+        execute(recipe, 7, tmp_path / positions, command="test", quiet=True)
+        assert read_translator(tmp_path / positions / "model").family == family
 
 
 def test_a_study_with_a_named_body_beside_goes_on(tmp_path: Path) -> None:
