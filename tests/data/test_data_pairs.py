@@ -14,7 +14,7 @@ from heedful.data.aligned.filters import LONGEST, Filters, count_words, filter_p
 from heedful.data.aligned.loading import load_pairs
 from heedful.data.aligned.reading import read_text_files
 from heedful.data.aligned.records import Aligned, Pairs
-from heedful.data.aligned.shifts import find_shift
+from heedful.data.aligned.shifts import find_loss, find_shift
 from heedful.data.disk import read_lines
 from heedful.data.files import read_rows
 from heedful.data.pig_latin import translate as pig_latin_of
@@ -126,11 +126,11 @@ def test_files_that_are_refused(en: str | bytes, de: str, words: str, tmp_path: 
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.parametrize("lost", [1, 2, 30, 150])
 def test_where_files_come_apart_is_found_by_length(lost: int, seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     lengths = [draw.randint(3, 80) for _ in range(400)]
-    at = draw.randint(50, 350)
+    at = draw.randint(50, 350 - lost)
     pairs = [("e" * n, "d" * max(1, round(1.2 * n * draw.uniform(0.8, 1.25)))) for n in lengths]
     text_files(tmp_path / "train", pairs)
     kept = [b for _, b in pairs[:at] + pairs[at + lost :]]
@@ -138,6 +138,28 @@ def test_where_files_come_apart_is_found_by_length(lost: int, seed: int, tmp_pat
     with pytest.raises(RequestError, match=r"they come apart at about line (\d+)") as caught:
         load_pairs(train=str(tmp_path / "train"), **SIDES)
     assert abs(int(str(caught.value).split("about line ")[1].split(";")[0]) - (at + 1)) <= 6
+
+
+@pytest.mark.parametrize("lost", [1, 10, 30, 200])
+@pytest.mark.parametrize("order", ["unrelated", "shuffled", "drifting", "lost at the end", "lost in two places"])
+def test_no_place_is_named_where_none_is_sure(order: str, lost: int) -> None:
+    draw = random.Random(lost)
+    for count in (12, 30, 100, 400, 1500) * 4:
+        lengths = [draw.randint(3, 80) for _ in range(count + lost)]
+        others = [draw.randint(3, 80) for _ in range(count)]
+        if order == "shuffled":
+            others = draw.sample(lengths, count)
+        elif order == "drifting":
+            lengths, others = ([n + i // 10 for i, n in enumerate(side)] for side in (lengths, others))
+        elif order == "lost at the end":
+            others = lengths[:count]
+        elif order == "lost in two places":
+            if count < 400 or lost < 30:  # then they are one place
+                continue
+            first, second = count // 4, count // 4 + lost // 2
+            others = lengths[:first] + lengths[second : second + count // 2]
+            others += lengths[lost + len(others) :]
+        assert find_loss(["e" * n for n in lengths], ["d" * n for n in others]) is None
 
 
 def test_pairs_without_a_side_are_counted_and_named(tmp_path: Path) -> None:

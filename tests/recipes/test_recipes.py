@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from heedful import plugins
 from heedful.errors import RequestError
+from heedful.objectives.translators import HEADS, LAYERS, POSITIONS, WIDTH
 from heedful.recipes.reading import (
     all_keys,
     builtin_names,
@@ -385,6 +386,12 @@ def test_every_key_is_explained(key: str) -> None:
     if "." in key or key in ("seeds", "format"):
         assert len(rest.strip()) > 10, key
         assert rest.strip().endswith((".", "…")), key
+
+
+def test_what_translators_have_without_a_shape_is_explained() -> None:
+    for key, value in (("layers", LAYERS), ("width", WIDTH), ("heads", HEADS), ("positions", POSITIONS)):
+        explained = " ".join(explain_key(f"model.{key}").split())
+        assert f"of a translator (`kind`), {value}" in explained
 
 
 def heads(explanation: str) -> list[str]:

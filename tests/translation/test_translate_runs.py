@@ -25,6 +25,7 @@ from heedful.studies.study import run_study
 from heedful.training.progress import Narrator
 from heedful.training.run import execute
 from killing import survive
+from marian_samples import make_peer, save_peer
 from training_samples import read_log, write_csv, write_tiny
 from translation_samples import KINDS, assembled, translation, words, write_words
 
@@ -97,7 +98,11 @@ def test_what_a_run_leaves(finished: Path) -> None:
     assert metrics["parts"][0]["part"] == "sources of 1-5 tokens"
     assert "recurring" not in metrics
     write_run_report(finished)
+    report = (finished / "report.html").read_text(encoding="utf-8")
+    for signature in metrics["signatures"].values():
+        assert signature in report
     assert "test, part by part" in (finished / "report.md").read_text()
+    assert "test by the chrF of each sentence: worst first" in (finished / "report.md").read_text()
     assert manifest["cost"]["flops"] > 0
     assert manifest["cost"]["prediction_seconds"] > 0
 
@@ -191,6 +196,20 @@ def test_it_can_be_read_and_gone_on_from(finished: Path, tmp_path: Path) -> None
     execute(recipe.model_copy(update={"model": seeded}), 0, tmp_path / "run", quiet=True)
     model = json.loads((tmp_path / "run/manifest.json").read_text())["model"]
     assert (model["source"], model["fingerprint"]) == (str(tmp_path / "seed0"), fingerprint(finished / "model"))
+
+
+def test_a_recipe_with_marians_wiring_and_tokenizer_leaves_marians_layout(tmp_path: Path) -> None:
+    tokenizers = save_peer(make_peer(), tmp_path / "marian")
+    for positions, family in (("sinusoidal-halves", "marian"), ("sinusoidal", "heedful")):
+        recipe = translation(
+            "encoder-decoder",
+            tmp_path,
+            model={"norm": "post", "position_kind": positions},
+            tokenizer={"kind": None, "name": str(tokenizers)},
+            training={"epochs": 1},
+        )
+        execute(recipe, 7, tmp_path / positions, command="test", quiet=True)
+        assert read_translator(tmp_path / positions / "model").family == family
 
 
 def test_a_study_with_a_named_body_beside_goes_on(tmp_path: Path) -> None:
@@ -298,7 +317,9 @@ test = "all"
         assert expected["low"] < expected["mean"] < expected["high"]
     assert len(statistics["comparisons"]) == 3
     assert (tmp_path / "study/best/config.json").exists()
-    assert "chrF" in (tmp_path / "study/report.md").read_text()
+    signatures = json.loads(next((tmp_path / "study/runs").glob("*/metrics.json")).read_text())["splits"]["test"]
+    page = (tmp_path / "study/report.html").read_text(encoding="utf-8")
+    assert all(page.count(signature) == 1 for signature in signatures["signatures"].values())
 
 
 def test_a_bert_that_does_not_move_is_kept_once_for_a_study(tmp_path: Path) -> None:

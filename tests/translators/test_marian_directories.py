@@ -170,10 +170,7 @@ CANNOT: dict[str, tuple[Callable[[TranslatorCheckpoint], TranslatorCheckpoint], 
     "rotary": (lambda read: widened(read, attention="rotary"), "source.attention = rotary"),
     "eps": (lambda read: widened(read, norm_eps=1e-6), "source.norm_eps = 1e-06"),
     "recurrent": (lambda _: samples.make("luong gru"), "transformers with encoder and decoder alone"),
-    "tokenizers": (
-        lambda read: samples.make("one table", norm_eps=1e-5),
-        "it cannot say initial = glorot",
-    ),
+    "tokenizers": (lambda _: samples.make("one table"), "SentencePiece models, source.spm and target.spm"),
 }  # fmt: skip
 
 
@@ -192,15 +189,15 @@ def test_what_marian_cannot_say_is_refused_and_saved_in_our_own(case: str, tmp_p
     assert read.begin_id == made.begin_id
 
 
-def test_other_tokenizers_are_saved_in_our_own_layout(tmp_path: Path) -> None:
-    made = samples.make("one table")
-    assert isinstance(made.model, Seq2SeqTransformer)
-    shape = replace(made.model.shape, initial="normal")
-    made = replace(made, model=Seq2SeqTransformer(shape).eval())
-    with pytest.raises(RequestError, match=r"SentencePiece models, source\.spm and target\.spm"):
-        write_translator(tmp_path, made, layout="marian")
-    write_translator(tmp_path, made)
-    assert read_translator(tmp_path).family == "heedful"
+def test_how_weights_were_drawn_does_not_matter(tmp_path: Path) -> None:
+    read = read_translator(save_peer(make_peer(), tmp_path / "theirs"))
+    assert isinstance(read.model, Seq2SeqTransformer)
+    drawn = Seq2SeqTransformer(replace(read.model.shape, initial="glorot")).eval()
+    drawn.initialise(torch.Generator().manual_seed(2))
+    made = replace(read, model=drawn)
+    write_translator(tmp_path / "ours", made, layout="marian")
+    again = read_translator(tmp_path / "ours")
+    assert torch.equal(again.model(*inputs(again)), drawn(*inputs(made)))
 
 
 def test_what_can_be_said_in_marians_layout_is_and_can_be_saved_in_ours(tmp_path: Path) -> None:
@@ -224,3 +221,70 @@ def test_what_ctranslate2_would_read_otherwise_is_said(tmp_path: Path) -> None:
         found = why_not_ctranslate2(read_translator(save_peer(peer, tmp_path / name)))
         assert words in found, name
         assert bool(words) == bool(found)
+
+
+def test_ctranslate2_does_not_convert_our_own_layout(tmp_path: Path) -> None:
+    read = read_translator(save_peer(make_peer(zero_start=True), tmp_path / "theirs"))
+    for layout, words in (("marian", ""), ("heedful", 'heedful\'s own; save it with layout="marian"')):
+        write_translator(tmp_path / layout, read, layout=layout)  # type: ignore[arg-type]
+        found = why_not_ctranslate2(read_translator(tmp_path / layout))
+        assert found.endswith(words)
+        assert bool(words) == bool(found)
+
+
+def with_ids_swapped(directory: Path) -> None:
+    path = directory / "vocab.json"
+    vocabulary = json.loads(path.read_text())
+    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+    path.write_text(json.dumps(vocabulary))
+
+
+def with_the_targets_pieces(directory: Path) -> None:
+    (directory / "source.spm").write_bytes((directory / "target.spm").read_bytes())
+
+
+@pytest.mark.parametrize("layout", ["marian", "heedful"])
+@pytest.mark.parametrize(
+    ("swap", "words", "key"),
+    [
+        (with_ids_swapped, "the same id is another token", "vocabulary_hashes"),
+        (with_the_targets_pieces, "it cuts texts into other pieces", "piece_hashes"),
+    ],
+)
+def test_the_tokenizer_of_another_model_is_refused(
+    swap: Callable[[Path], None], words: str, key: str, layout: Any, tmp_path: Path
+) -> None:
+    """But in a directory that others wrote, which says nothing of its tokenizers."""
+    theirs = save_peer(make_peer(), tmp_path / "theirs")
+    write_translator(tmp_path / "ours", read_translator(theirs), layout=layout)
+    swap(theirs)
+    read_translator(theirs)
+    swap(tmp_path / "ours")
+    with pytest.raises(RequestError) as refused:
+        read_translator(tmp_path / "ours")
+    assert f"the tokenizer of the source is not the one with which this model was saved: {words}" in str(refused.value)
+    path = tmp_path / "ours" / "config.json"
+    config = json.loads(path.read_text())
+    del config["heedful"][key]
+    path.write_text(json.dumps(config))
+    read_translator(tmp_path / "ours")
+
+
+def test_what_the_peer_reads_of_us_and_saves_again_is_not_refused(tmp_path: Path) -> None:
+    write_translator(tmp_path / "ours", read_translator(save_peer(make_peer(), tmp_path / "theirs")))
+    for loaded in (transformers.MarianMTModel, transformers.MarianTokenizer):
+        loaded.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "again")
+    noted, again = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("ours", "again"))
+    assert again["heedful"] == noted["heedful"]
+    read_translator(tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("note", "words"),
+    [(3, "heedful is not an object"), ({"vocabulary_hashes": 3}, "heedful.vocabulary_hashes is not an object")],
+)
+def test_a_damaged_note_on_tokenizers_is_refused(note: Any, words: str, tmp_path: Path) -> None:
+    path = save_peer(make_peer(), tmp_path) / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "heedful": note}))
+    with pytest.raises(RequestError, match=words):
+        read_translator(tmp_path)

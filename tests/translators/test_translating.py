@@ -5,12 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import heedful
 import translator_samples as samples
 from heedful.checkpoints.translators import write_translator
 from heedful.cli.main import main
+from heedful.cli.probe_attention import describe
 from heedful.errors import RequestError
+from heedful.models.batch import Batch
+from heedful.models.seq2seq.decoder_only import DecoderOnly
+from heedful.translating.attention import look
 from heedful.translating.engine import in_batches
 from heedful.translating.translator import Translator
 
@@ -243,6 +248,30 @@ def test_loading_says_what_a_translator_has_not(tmp_path: Path) -> None:
     assert "  2. " in shown
 
 
+@pytest.mark.parametrize("kind", ["decoder-only", "decoder-only rotary"])
+def test_a_decoder_alone_shows_what_all_its_heads_give_to_the_source(kind: str) -> None:
+    """The same as its body has for the whole text, without the target's columns."""
+    translator = made(kind)
+    model = translator.checkpoint.model
+    assert isinstance(model, DecoderOnly)
+    given, target = translator.encode_pair("a dog", "ein Hund")
+    whole = [*given.ids, translator.checkpoint.begin_id, *target[:-1]]
+    with torch.inference_mode():
+        states = model.transformer.body(Batch(torch.tensor([whole])), None, True)
+    full, s = np.stack([weights[0].numpy() for weights in states.weights]), len(given.ids)
+    seen = look(translator, "a dog", "ein Hund")
+    (view,) = seen.views
+    assert view.weights.shape == (2, 3, len(target), s)
+    np.testing.assert_allclose(view.weights, full[:, :, s:, :s], atol=1e-6)
+    np.testing.assert_allclose(view.weights.sum(-1) + full[:, :, s:, s:].sum(-1), 1, atol=1e-6)
+    assert "what is missing to 1 went to the translation" in seen.notes[-1]
+
+
+def test_one_token_is_said_to_be_one() -> None:
+    (line, *_) = describe(look(made("post"), "a dog", ""))
+    assert line.endswith(", 1 token looking at 6, 2 × 3 heads")
+
+
 @pytest.mark.parametrize("kind", ["post", "luong lstm", "fused", "decoder-only"])
 def test_the_page_shows_the_attention(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -261,7 +290,8 @@ def test_the_page_shows_the_attention(
     assert list(stored["memory.rows.pieces"]) == expected.target_tokens
     assert list(stored["memory.columns.pieces"]) == expected.source_tokens
     assert "looking at the source" in page.read_text(encoding="utf-8")
-    assert "looking at the source" in capsys.readouterr().out
+    heads = "1 head" if kind == "luong lstm" else "2 × 3 heads"
+    assert f"the translation looking at the source, 9 tokens looking at 6, {heads}\n" in capsys.readouterr().out
     for further, words in ((["--head", "x"], "which has no heads"), ([], "")):
         other = tmp_path / "other.html"
         monkeypatch.setattr("sys.argv", ["heedful", *map(str, [*line[:4], "--out", other, *further])])

@@ -98,9 +98,11 @@ def describe(seen: "Attention") -> list[str]:
     """The heads that stand out, in lines of at most 80 characters but for the first, which names the model."""
     lines = []
     for view in seen.views:
-        shape = view.weights.shape
-        tokens = f"{len(view.rows)} tokens" + ("" if view.kind == "self" else f" looking at {len(view.columns)}")
-        lines.append(f"{seen.source}: {view.title[0].lower()}{view.title[1:]}, {tokens}, {shape[0]} × {shape[1]} heads")
+        layers, heads = view.weights.shape[:2]
+        tokens = "1 token" if len(view.rows) == 1 else f"{len(view.rows)} tokens"
+        tokens += "" if view.kind == "self" else f" looking at {len(view.columns)}"
+        shown = "1 head" if layers == heads == 1 else f"{layers} × {heads} heads"
+        lines.append(f"{seen.source}: {view.title[0].lower()}{view.title[1:]}, {tokens}, {shown}")
         lines += ["Of all heads, this one looks most", *_standing_out(view)]
     said = [] if seen.score is None else [f"Gradient × attention is about {seen.score.words}."]
     for sentence in [*said, *seen.notes]:

@@ -31,24 +31,28 @@ class ModelTable(Table):
     keys `layers` to `body_dropout` change its sizes and its wiring. What Hugging Face has no family for, such as most
     other kinds of attention, is saved so that heedful alone reads it."""
     layers: int | None = Field(None, ge=1, le=1000)
-    """How many blocks. Default: as the shape has them."""
+    """How many blocks. Default: as the shape has them; of a translator (`kind`), 2, and 1 of a recurrent one."""
     width: int | None = Field(None, ge=1, le=100_000)
-    """The width of the states, which the heads divide among them. Default: as the shape has it."""
+    """The width of the states, which the heads divide among them. Default: as the shape has it; of a translator
+    (`kind`), 64."""
     heads: int | None = Field(None, ge=1, le=4096)
-    """Heads of attention in each block. Default: as the shape has them."""
+    """Heads of attention in each block. Default: as the shape has them; of a translator (`kind`), 4."""
     inner: int | None = Field(None, ge=1, le=1_000_000)
-    """The width inside the feed-forward networks. Default: as the shape has it, or 4 × `width` where that is given."""
+    """The width inside the feed-forward networks. Default: as the shape has it, or 4 × `width` where that is given,
+    and of a translator (`kind`)."""
     positions: int | None = Field(None, ge=2, le=1_000_000)
     """The most tokens that a text may have, which is the number of learned positions; "roberta-base" counts them from
-    its padding, so that there are fewer by one and the padding's id. Default: as the shape has them."""
+    its padding, so that there are fewer by one and the padding's id. Default: as the shape has them; of a translator
+    (`kind`), 512 or as many as training.max_length needs."""
     attention: Attention | None = None
     """The kind of self-attention: "dot-product"; "rotary", queries and keys turned by their positions; "relative", a
     learned bias for each head and distance added to the scores; "synthesizer-dense", weights that a token makes of its
     own state for each position; "synthesizer-random", a learned table of scores for each pair of positions. Default:
     "dot-product"."""
-    position_kind: Literal["learned", "sinusoidal", "none"] | None = None
-    """What is added to the embeddings of tokens: a learned vector for each position, sines of it, or nothing. Default:
-    "none" with attention = "rotary" or "relative", else as the shape has it."""
+    position_kind: Literal["learned", "sinusoidal", "sinusoidal-halves", "none"] | None = None
+    """What is added to the embeddings of tokens: a learned vector for each position, sines and cosines of it by turns
+    ("sinusoidal") or all sines before all cosines ("sinusoidal-halves", as Marian has them), or nothing. Default:
+    "none" with attention = "rotary" or "relative", else as the shape has it; of a translator (`kind`), "sinusoidal"."""
     causal: bool | None = None
     """Whether a token sees only itself and what came before it, as the objectives "causal", "span" and "answer" need.
     Default: as the shape has it."""

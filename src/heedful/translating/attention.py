@@ -10,6 +10,7 @@ from heedful.errors import RequestError
 from heedful.models.batch import pad
 from heedful.models.body import States
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
+from heedful.models.seq2seq.decoder_only import DecoderOnly
 from heedful.models.seq2seq.protocol import alignment
 from heedful.models.seq2seq.transformer import Seq2SeqTransformer
 from heedful.models.transformer import evaluating
@@ -22,7 +23,7 @@ _NAME = ("memory", "The translation looking at the source")
 
 
 def look(translator: Translator, source: str, target: str | None = None) -> Attention:
-    """Every layer and head of a transformer's decoder; of other kinds, the weights that they have. Each token of the
+    """Every layer and head of a transformer; of recurrent networks, the weights that they have. Each token of the
     target stands at what was looked at while it was predicted. `target`: default is the model's own translation."""
     if not source.strip():
         raise RequestError("the source is empty, so that there is nothing to look at; give one with words in it.")
@@ -39,6 +40,10 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
         layers = _layers(checkpoint.model, batch, begun)
     rows, columns = _tokens(translator.tokenizers.target, ids), _tokens(translator.tokenizers.source, given.ids)
     views, said = view_weights(layers, rows, columns, _NAME)
+    if isinstance(checkpoint.model, DecoderOnly):
+        said.append(
+            "This model reads source and translation as one text: what is missing to 1 went to the translation."
+        )
     return Attention(translator.source, (source, target), False, tuple(views), None, (*notes, *said))
 
 
@@ -50,6 +55,8 @@ def _layers(model: Any, source: Any, target: Any) -> Sequence[Tensor | None]:
         states: States = inner.decoder(target, None, True, encoded)
         assert states.memory_weights is not None
         return states.memory_weights
+    if isinstance(model, DecoderOnly):
+        return model.source_weights(source, target)
     return [alignment(model, source, target)[:, None]]
 
 

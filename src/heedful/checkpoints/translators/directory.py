@@ -15,6 +15,7 @@ from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_tens
 from heedful.checkpoints.translators import marian, own
 from heedful.checkpoints.translators.checkpoint import SETTINGS_FILE, TranslationModel, TranslatorCheckpoint
 from heedful.checkpoints.translators.fields import check_start
+from heedful.checkpoints.translators.hashes import check_tokenizers
 from heedful.errors import RequestError
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
 from heedful.models.seq2seq.transformer import Seq2SeqTransformer
@@ -62,8 +63,7 @@ def read_translator(directory: Path, kernels: Kernels = FUSED) -> TranslatorChec
         settings,
         str(directory),
     )
-    if family == "heedful":
-        own.check_tokenizers(directory, config, checkpoint)
+    check_tokenizers(directory, config, checkpoint)
     return checkpoint
 
 

@@ -20,6 +20,7 @@ from heedful.checkpoints.dialect import COMMON_INERT, COMMON_ONLY, Entry, pair, 
 from heedful.checkpoints.tensors import NoInit, Stored
 from heedful.checkpoints.translators.checkpoint import SETTINGS, TranslatorCheckpoint
 from heedful.checkpoints.translators.fields import check_start, read_value
+from heedful.checkpoints.translators.hashes import tokenizer_hashes
 from heedful.checkpoints.translators.own import Described
 from heedful.errors import RequestError
 from heedful.models.seq2seq.shape import Seq2SeqShape, contradiction
@@ -224,14 +225,15 @@ def _check_positions(directory: Path, shape: Seq2SeqShape, tensors: Mapping[str,
 
 
 def cannot_say(shape: Seq2SeqShape) -> list[str]:
-    """The fields of a shape that would be read back with another value."""
+    """The fields of a shape that would be read back with another value; but for how weights were drawn, of which
+    nothing is left to say when they are there."""
     try:
         again = read_shape(Path("config.json"), write_keys(shape), shape.output_bias)
     except RequestError as error:
         return [str(error).removeprefix("config.json: ").rstrip(".")]
     if shape.shared == "all":  # one vocabulary, so that there is one key for both
         again = replace(again, target=replace(again.target, vocabulary=again.source.vocabulary))
-    ours, theirs = dict(_flat(shape)), dict(_flat(again))
+    ours, theirs = dict(_flat(replace(shape, initial=again.initial))), dict(_flat(again))
     return [f"{name} = {value}" for name, value in ours.items() if theirs[name] != value]
 
 
@@ -281,6 +283,7 @@ def write_config(checkpoint: TranslatorCheckpoint) -> dict[str, Any]:
         "eos_token_id": checkpoint.end_id,
         "num_hidden_layers": model.shape.source.layers,
         "dtype": "float32",
+        "heedful": tokenizer_hashes(checkpoint),
     }
 
 
@@ -292,14 +295,16 @@ def stored_tensors(model: Seq2SeqTransformer, tensors: Mapping[str, Tensor]) -> 
 
 
 def why_not_ctranslate2(checkpoint: TranslatorCheckpoint) -> str:
-    """Why CTranslate2's converter would make another model of this one, though it is saved in Marian's layout; "" if it
-    makes the same.
+    """Why CTranslate2's converter would not make the same model of the directory that this one was read from; "" if it
+    does.
 
     The converter drops the last row of the vocabulary, which it takes for padding, and its decoder starts from a row of
     zeros, whatever the start token is. It has one vocabulary for both sides, and one number of heads.
     """
     if reason := why_not(checkpoint):
         return f"it reads Marian's layout, and {reason}"
+    if checkpoint.family != "marian":
+        return "it reads Marian's layout, and this model is in heedful's own; save it with layout=\"marian\""
     model, tokenizers = checkpoint.model, checkpoint.tokenizers
     assert isinstance(model, Seq2SeqTransformer)
     last = model.shape.target.vocabulary - 1

@@ -18,6 +18,7 @@ from heedful.checkpoints.heads import check_name
 from heedful.checkpoints.tensors import NoInit
 from heedful.checkpoints.translators.checkpoint import SETTINGS, TranslationModel, TranslatorCheckpoint
 from heedful.checkpoints.translators.fields import check_start, read_fields, write_fields
+from heedful.checkpoints.translators.hashes import tokenizer_hashes
 from heedful.errors import RequestError
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
 from heedful.models.seq2seq.decoder_only import DecoderOnly
@@ -33,7 +34,6 @@ from heedful.text.tokenizer import Tokenizer
 
 FORMAT = 1
 BERT_FOLDER = "bert"
-_HASHES = "vocabulary_hashes"
 _INERT = COMMON_INERT | SETTINGS
 _KEYS = _INERT | {"kind", "shape", "head"}
 _NOT_KEPT = {"model_type", "architectures", "heedful", "dtype", "torch_dtype"}
@@ -143,27 +143,6 @@ def vocabularies(model: TranslationModel) -> tuple[int, int]:
     return shape.source.vocabulary, shape.target.vocabulary
 
 
-def check_tokenizers(directory: Path, config: Mapping[str, Any], checkpoint: TranslatorCheckpoint) -> None:
-    """Whether they are those with which it was saved. Older directories do not say."""
-    noted = config["heedful"].get(_HASHES, {})
-    if not isinstance(noted, dict):
-        raise RequestError(f"{directory / 'config.json'}: heedful.{_HASHES} is not an object; remove it.")
-    for name, found in _hashes(checkpoint).items():
-        if name in noted and noted[name] != found:
-            raise RequestError(
-                f"{directory}: the tokenizer of the {name} is not the one with which this model was saved: the same id "
-                f"is another token; put back the model's own (or, if you know better, remove heedful.{_HASHES} from "
-                "its config.json)."
-            )
-
-
-def _hashes(checkpoint: TranslatorCheckpoint) -> dict[str, str]:
-    sides = {"source": checkpoint.tokenizers.source, "target": checkpoint.tokenizers.target}
-    if checkpoint.bert_tokenizer is not None:
-        sides["BERT"] = checkpoint.bert_tokenizer
-    return {name: tokenizer.vocabulary_hash for name, tokenizer in sides.items()}
-
-
 def write_config(checkpoint: TranslatorCheckpoint) -> dict[str, Any]:
     model = checkpoint.model
     content: dict[str, Any] = {
@@ -175,7 +154,7 @@ def write_config(checkpoint: TranslatorCheckpoint) -> dict[str, Any]:
     }
     if isinstance(model, DecoderOnly):
         content["head"] = model.head
-    return {**content, "dtype": "float32", "heedful": {"format": FORMAT, _HASHES: _hashes(checkpoint)}}
+    return {**content, "dtype": "float32", "heedful": {"format": FORMAT, **tokenizer_hashes(checkpoint)}}
 
 
 def refuse(directory: Path, checkpoint: TranslatorCheckpoint) -> None:

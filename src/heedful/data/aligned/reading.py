@@ -5,10 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from heedful.data.aligned.records import Pairs
-from heedful.data.aligned.shifts import find_shift
+from heedful.data.aligned.shifts import find_loss, find_shift
 from heedful.data.checks import Finding, count_of, listed
 from heedful.data.delimited import Rule
 from heedful.data.disk import encoding_of, is_file, read_lines, require_file
@@ -18,8 +16,6 @@ from heedful.errors import RequestError
 _TOLERATED_SHARE = 0.1
 """Share of pairs that may be unusable before the files count as broken."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_FEW = 20
-"""More lines than this on one side are missing from more than one place, and fewer tell nothing about where."""
 
 
 @dataclass
@@ -142,12 +138,12 @@ def _not_aligned(source: Path, target: Path, sources: list[str], targets: list[s
     longer, shorter = (source, target) if len(sources) > len(targets) else (target, source)
     more, fewer = max(sources, targets, key=len), min(sources, targets, key=len)
     empty = next((i for i, (s, t) in enumerate(zip(sources, targets, strict=False), 1) if bool(s) != bool(t)), None)
-    apart = _where_apart(more, fewer)
+    apart = find_loss(more, fewer)
     if empty is not None:
         blank, full = (source, target) if not sources[empty - 1] else (target, source)
         where = f"line {empty:,} of {blank.name} is empty, where {full.name} has text"
     elif apart is not None:
-        where = f"by the lengths of their lines they come apart at about line {apart:,}"
+        where = f"by the lengths of their lines they come apart at about line {apart + 1:,}"
     else:
         text = more[len(fewer)]
         shown = repr(text if len(text) <= 40 else text[:39] + "…") if text else "empty"
@@ -156,22 +152,3 @@ def _not_aligned(source: Path, target: Path, sources: list[str], targets: list[s
         f"{longer} has {count_of(len(more), 'line')} and {shorter} {len(fewer):,}, so they are not aligned line by "
         f"line: {where}; correct the files."
     )
-
-
-def _where_apart(more: Sequence[str], fewer: Sequence[str]) -> int | None:
-    """The line before which pairs fit best as they stand, and from which on they fit best shifted by the difference.
-    None if they fit as they stand up to the end: then what is too much stands there."""
-    extra, n = len(more) - len(fewer), len(fewer)
-    if not 0 < extra <= _FEW or n < _FEW:
-        return None
-    long_m = np.log1p([len(text) for text in more])
-    short_n = np.log1p([len(text) for text in fewer])
-    usual = np.median(long_m) - np.median(short_n)
-    straight_n = np.abs(long_m[:n] - short_n - usual)
-    shifted_n = np.abs(long_m[extra:] - short_n - usual)
-    # cost[k]: the first k lines as they stand, the others shifted.
-    cost = np.concatenate([[0.0], np.cumsum(straight_n)]) + shifted_n.sum()
-    cost -= np.concatenate([[0.0], np.cumsum(shifted_n)])
-    best = int(np.argmin(cost))
-    gain = cost[n] - cost[best]
-    return best + 1 if gain > 3 and gain > 0.2 * straight_n[best:].sum() else None

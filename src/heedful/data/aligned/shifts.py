@@ -1,5 +1,5 @@
-"""Where two aligned texts come apart for a while though they have equally many lines: one line is lost on one side, and
-another elsewhere on the other.
+"""Where two aligned texts come apart: for a while, though they have equally many lines, as one line is lost on one side
+and another elsewhere on the other; or to the end, as one side has lost lines.
 
 Long sentences have long translations. Where that holds for a line and a neighbour of its own, and not for the line
 itself, the sides are shifted against each other. Letters: n lines, d the shift, k … m the lines that are shifted.
@@ -19,6 +19,12 @@ _CLEAR = 6.0
 they hardly come by chance."""
 _TOGETHER = 0.3
 """The least correlation of lengths that go together."""
+_FEWEST = 10
+"""Lines after a loss that must fit shifted, before its place is named."""
+_SURE = 4.0
+"""Standard errors by which they must fit better so: looked for at every place, but with one shift, which is known."""
+_NEAR = 50
+"""Lines on each side of a loss that must fit: where lines are lost in several places, some do not."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,6 +69,32 @@ def _shifted_by(d: int, a_n: Floats, b_n: Floats) -> Shift | None:
     if not clear or min(shifted, elsewhere) < _TOGETHER or shifted < 2 * straight:
         return None
     return Shift(skip + k, skip + m - 1, d, straight, shifted, elsewhere)
+
+
+def find_loss(more: Sequence[str], fewer: Sequence[str]) -> int | None:
+    """The place, from 0, before which pairs fit as they stand, and from which on they fit shifted by the difference of
+    the sides: there the shorter one lost its lines. None if that is not sure, or if they fit as they stand to the
+    end."""
+    d, n = len(more) - len(fewer), len(fewer)
+    a_m, b_n = (np.log1p([len(text) for text in side]) for side in (more, fewer))
+    own_n, other_n = a_m[:n], a_m[d:]
+    usual = np.median(a_m) - np.median(b_n)
+    gain_n = np.abs(own_n - b_n - usual) - np.abs(other_n - b_n - usual)
+    k = n - int(np.argmax(np.concatenate([[0.0], np.cumsum(gain_n[::-1])])))
+    gain = gain_n[k:]
+    if len(gain) < _FEWEST or gain.mean() * np.sqrt(len(gain)) <= _SURE * gain.std():
+        return None
+    before, after = slice(max(0, k - _NEAR), k), slice(k, k + _NEAR)
+    straight, shifted = _steps_together(b_n[after], own_n[after]), _steps_together(b_n[after], other_n[after])
+    if shifted - max(0.0, straight) < _TOGETHER:
+        return None
+    fits_before = k < _FEWEST or _steps_together(b_n[before], own_n[before]) >= _TOGETHER
+    return k if fits_before else None
+
+
+def _steps_together(a: Floats, b: Floats) -> float:
+    """The correlation of changes from line to line: lengths that drift on both sides go together wherever one looks."""
+    return _correlation(np.diff(a), np.diff(b))
 
 
 def _best_stretch(gain: Floats) -> tuple[int, int]:

@@ -62,6 +62,14 @@ class DecoderOnly(nn.Module):
         weights = None if states.weights is None else states.weights[-1].mean(dim=1)[..., : encoded.tokens]
         return Step(self._scores(states.last[:, -1]), cache, weights)
 
+    def source_weights(self, source: Batch, target: Batch) -> tuple[Tensor | None, ...]:
+        """(b, h, t, s) of each block: how much each target token looks at each source token while the one after it is
+        predicted. What is missing to 1 went to the target."""
+        encoded = self.encode(source)
+        states, _ = self._go_on(target.ids_bt, target.real_bt, encoded, None, everything=True)
+        assert states.weights is not None
+        return tuple(None if w is None else w[..., : encoded.tokens] for w in states.weights)
+
     def _go_on(
         self, ids_bn: Tensor, real_bn: Tensor | None, cache: Cache, read: Read | None, everything: bool = False
     ) -> tuple[States, Cache]:
