@@ -142,6 +142,11 @@ class Writer:
             raise RequestError(f"stop: {token!r} is not one token of {self.source}; give one that is, or its id.")
         return ids[0]
 
+    def check_adapters(self, adapters: Composition | None) -> None:
+        """Refuses those through which the head cannot read, which `write` would do when it begins."""
+        with head_through(self.transformer, self.head, adapters):
+            pass
+
     def write(
         self,
         prompts: Sequence[Prompt],

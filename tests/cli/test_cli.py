@@ -111,6 +111,7 @@ def test_refusals_are_one_sentence(
 def test_models_lists_names_and_how_to_get_them(tmp_path: Path) -> None:
     done = heedful("models", HF_HOME=str(tmp_path), HEEDFUL_CACHE=str(tmp_path))
     assert "heedful models get minilm" in done.stdout
+    assert "RoFormer, GPT-2 or Marian" in done.stdout
     facts = json.loads(heedful("models", "--json", HF_HOME=str(tmp_path), HEEDFUL_CACHE=str(tmp_path)).stdout)
     assert facts["named"][0]["name"] == "minilm"
     assert not facts["named"][0]["present"]

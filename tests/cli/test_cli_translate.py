@@ -1,6 +1,7 @@
 """`heedful translate` as a person uses it: a file, a pipe or a terminal; lines of every kind; refused, interrupted."""
 
 import gzip
+import io
 import json
 import os
 import pty
@@ -12,6 +13,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -214,12 +216,46 @@ def test_translations_that_were_cut_and_characters_that_are_unknown_are_counted(
     path.write_text("\n".join(lines), encoding="utf-8")
     cut = texts(lines, max_length=None).reasons.count("max_length")
     assert cut
-    unknown = "1 of 4 lines have characters that the model does not know\n"
+    unknown = "1 of 4 lines has characters that the model does not know\n"
     assert run(monkeypatch, directory, path) == 0
     said = f"the translations of {cut} of 4 lines were cut after 40 tokens; give shorter sentences"
     assert capsys.readouterr().err.startswith(unknown + said)
     assert run(monkeypatch, directory, path, "--max-length", 9) == 0
     assert capsys.readouterr().err == unknown
+    path.write_bytes("a dög\n\xff\na döe\n".encode("latin-1").replace(b"\xf6", "ö".encode()))
+    assert run(monkeypatch, directory, path, "--max-length", 9) == 0
+    assert capsys.readouterr().err == (
+        "1 of 3 lines was not translated; it says why in its place\n"
+        "2 of 3 lines have characters that the model does not know\n"
+    )
+    path.write_text("a dög")
+    assert run(monkeypatch, directory, path, "--max-length", 9) == 0
+    assert capsys.readouterr().err == "1 of 1 line has characters that the model does not know\n"
+
+
+def test_to_bytes_no_character_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    """The vocabulary calls its end token the unknown one, too, and it ends every line."""
+    made = samples.make("rotary")
+    source = made.tokenizers.source
+    assert source.unk_id == source.eos_id
+    write_translator(tmp_path / "bytes", made)
+    (tmp_path / "lines.txt").write_text("a dog\na dög 猫\n<|endoftext|>\n", encoding="utf-8")
+    assert run(monkeypatch, tmp_path / "bytes", tmp_path / "lines.txt", "--max-length", 5) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_rule_to_stop(
+    directory: Path, texts: Any, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    scores = set()
+    for rule in ("exact", "early", "heuristic"):
+        options = ("--max-length", 30, "--beam", 2, "--length-penalty", 3, "--stopping", rule, "--scores")
+        assert run(monkeypatch, directory, file, *options) == 0
+        rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+        found = texts(LINES, max_length=30, beam=2, length_penalty=3.0, stopping=rule)
+        assert [row[0] for row in rows] == [f"{score:.4f}" for score in found.scores]
+        scores.add(tuple(row[0] for row in rows))
+    assert len(scores) > 1
 
 
 def test_what_is_read_is_never_written_over(
@@ -293,7 +329,19 @@ def test_draws_do_not_hang_on_windows_or_on_lines_that_were_refused(
     [
         (["nowhere.txt"], "nowhere.txt: is not a file; name one with a text in each line"),
         (["FILE", "--beam", "0"], "beam=0 is not a whole number"),
-        (["FILE", "--beam", "2", "--top-k", "3"], "beam=2 is about beam search, and top_k about drawing"),
+        (["FILE", "--beam", "2", "--top-k", "3"], "--beam 2 has no effect with --top-k: it is about beam search"),
+        (["FILE", "--n-best", "1", "--top-k", "3"], "--n-best 1 has no effect with --top-k"),
+        (["FILE", "--coverage", "0", "--top-p", "1"], "--coverage 0.0 has no effect with --top-p"),
+        (["FILE", "--stopping", "early", "--top-k", "3"], "--stopping early has no effect with --top-k"),
+        (["FILE", "--stopping", "never"], "'never' is not one of 'exact', 'early', 'heuristic'"),
+        (["FILE", "--seed", "0"], "--seed 0 has no effect with beam search, which draws nothing; leave it out"),
+        (["FILE", "--seed", "4", "--temperature", "0"], "--seed 4 has no effect with --temperature 0, which draws"),
+        (["nowhere.txt", "--prefix", "a"], "nowhere.txt: is not a file"),
+        (
+            ["FILE", "--prefix", "a" * 9, "--max-length", "8"],
+            "the prefix has 9 tokens, and a translation has room for 8; "
+            "shorten it (prefix=…, --prefix), or allow longer translations (max_length=…, --max-length)",
+        ),
         (["FILE", "--max-length", "50"], "writes at most 40 tokens"),
         (["FILE", "--coverage", "nan"], "coverage=nan is not a number from 0"),
         (["FILE", "--out", "nowhere/out.txt"], "name a file in a folder that exists"),
@@ -381,6 +429,30 @@ def test_a_terminal_is_answered_line_by_line_and_ends_quietly(end: bytes, direct
     assert b"Traceback" not in said
     assert b"interrupted" not in said
     os.close(ours)
+
+
+def test_a_terminal_is_told_what_a_file_is(
+    directory: Path, texts: Any, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    """The names of the columns, once; unknown characters, and where a translation was cut, unless it was asked for."""
+
+    def typed(*options: object) -> tuple[list[str], str]:
+        content = io.BytesIO("a dög\na dog\n".encode())
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=content, isatty=lambda: True))
+        assert run(monkeypatch, directory, *options) == 0
+        said = capsys.readouterr()
+        return said.out.splitlines(), said.err
+
+    unknown = "(the text has characters that the model does not know)\n"
+    expected = [shown(text) for text in texts(["a dög", "a dog"]).texts]
+    lines, err = typed("--max-length", 9)
+    assert (lines, err) == (expected, f"One text a line; Ctrl-D ends.\n> {unknown}> > \n")
+    lines, err = typed("--scores", "--beam", 2, "--n-best", 2)
+    assert [row.split("\t")[0] for row in lines] == ["line", "1", "1", "2", "2"]
+    cut = [one.reason == "max_length" for one, _ in texts(["a dög", "a dog"], max_length=None, beam=2, n_best=2).n_best]
+    assert any(cut)
+    note = "(cut after 40 tokens; --max-length allows for more)\n"
+    assert err == f"One text a line; Ctrl-D ends.\n> {unknown}{note * cut[0]}> {note * cut[1]}> \n"
 
 
 def wait_for(handle: int, said: bytes, words: bytes) -> bytes:

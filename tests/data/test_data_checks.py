@@ -92,7 +92,8 @@ def test_a_test_file_without_the_column_is_hidden_and_a_dev_file_may_not_be(tmp_
     bare = tmp_path / "bare.csv"
     bare.write_text("text,id\na,1\nb,2\n")
     assert load_dataset(train=train, test=bare, text="text", label="label").hidden == ("test",)
-    with pytest.raises(RequestError, match=r"bare\.csv has no column 'label'"):
+    remedy = r"if it is a row, say --no-header, or header = false in \[data\]"
+    with pytest.raises(RequestError, match=rf"bare\.csv has no column 'label'; .*{remedy}"):
         load_dataset(train=train, dev=bare, text="text", label="label")
     blank = csv(tmp_path / "blank.csv", [("a", ""), ("b", "")])
     with pytest.raises(RequestError, match="nothing can be chosen on it, since it has no labels; leave it out"):

@@ -212,6 +212,27 @@ def test_a_recipe_with_marians_wiring_and_tokenizer_leaves_marians_layout(tmp_pa
         assert read_translator(tmp_path / positions / "model").family == family
 
 
+def test_settings_of_the_model_that_a_run_goes_on_from_are_not_left(finished: Path, tmp_path: Path) -> None:
+    """Judged without them, it translates without them; and one that cannot be honoured does not make it useless."""
+    shutil.copytree(finished / "model", tmp_path / "first")
+    path = tmp_path / "first/generation_config.json"
+    others = {"no_repeat_ngram_size": 2, "max_new_tokens": 2, "min_new_tokens": 1}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **others}))
+    recipe = translation(
+        "encoder-decoder",
+        tmp_path,
+        model={"kind": None, "layers": None, "width": None, "heads": None, "name": str(tmp_path / "first")},
+        tokenizer=None,
+        training={"max_length": 8, "epochs": 1},
+    )
+    execute(recipe, 0, tmp_path / "run", quiet=True)
+    _, lines = read_predictions(tmp_path / "run/predictions/test.tsv")
+    judged = [pair for pair in zip(*lines.values(), strict=True) if len(pair[0]) < 8]
+    said = heedful.load(tmp_path / "run/model").translate([source for source, *_ in judged])
+    assert said.texts == [translation for _, _, translation, _ in judged]
+    assert max(map(len, said.tokens)) > 2
+
+
 def test_a_study_with_a_named_body_beside_goes_on(tmp_path: Path) -> None:
     """It is asked for as a model, not as an adapter, which the hub would be asked for."""
     recipe = translation("bert-fused", tmp_path, model={"bert": "heedful-tiny-en"}, training={"epochs": 1})

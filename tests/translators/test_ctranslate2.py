@@ -77,6 +77,26 @@ def test_translations_are_the_same_there(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.full
 @NEEDED
+def test_with_a_length_penalty_they_are_the_same_if_the_search_stops_early(tmp_path: Path) -> None:
+    """Its rule is to stop when as many translations have ended as are followed; ours misses none that is better."""
+    differ = 0
+    for seed in (3, 4, 5):
+        translator = ours(tmp_path / str(seed), seed, zero_start=True)
+        translator.checkpoint.generation["forced_eos_token_id"] = None
+        widths = [1, 2, 4]
+        options = [{"beam_size": w, "num_hypotheses": 1, **SAME, "length_penalty": 1} for w in widths]
+        for width, found in zip(widths, there(tmp_path / str(seed), translator, options), strict=True):
+            said: dict[str, Any] = {"beam": width, "length_penalty": 1.0, "max_length": MOST}
+            expected = translator.translate(SOURCES, stopping="early", **said)
+            for ids, score, ((hypothesis, theirs), *_) in zip(expected.tokens, expected.scores, found, strict=True):
+                assert pieces(translator, ids) == hypothesis
+                assert score == pytest.approx(theirs, abs=1e-3)
+            differ += translator.translate(SOURCES, stopping="exact", **said).tokens != expected.tokens
+    assert differ
+
+
+@pytest.mark.full
+@NEEDED
 def test_what_we_say_that_it_reads_otherwise_it_does(tmp_path: Path) -> None:
     """A start token whose embedding is not zeros: the converter does not notice, and the translations differ."""
     translator = ours(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import heedful
-from heedful.checkpoints.translators.checkpoint import SETTINGS
+from heedful.checkpoints.translators.checkpoint import NEUTRAL, SETTINGS
 from heedful.errors import RequestError
 from heedful.translating.translator import Translator
 from marian_samples import CASES, SOURCES, make_peer, save_peer
@@ -175,8 +175,9 @@ def test_settings_survive_in_both_layouts(layout: Any, older: bool, tmp_path: Pa
     """Each of them changes what comes out, so that one that is lost would be noticed."""
     save_peer(make_peer(), tmp_path / "peer")
     settings = {
-        "num_beams": 3, "length_penalty": 0.3, "early_stopping": False, "max_length": 9, "min_length": 5,
-        "bad_words_ids": [[31], [5]], "renormalize_logits": True, "forced_eos_token_id": 0,
+        "num_beams": 3, "length_penalty": 0.3, "early_stopping": False, "max_length": 7, "max_new_tokens": 8,
+        "min_length": 3, "min_new_tokens": 4, "bad_words_ids": [[31], [5]], "renormalize_logits": True,
+        "forced_eos_token_id": 0, "eos_token_id": 0,
     }  # fmt: skip
     assert set(settings) == SETTINGS
     if older:
@@ -193,7 +194,9 @@ def test_settings_survive_in_both_layouts(layout: Any, older: bool, tmp_path: Pa
     assert np.array_equal(loaded(tmp_path / "twice").translate(SOURCES).scores, a.scores)
     for key, value in settings.items():
         assert again.checkpoint.setting(key) == value
-    for key, other in (("renormalize_logits", False), ("num_beams", 1), ("length_penalty", 0.0)):
+    others = {"renormalize_logits": False, "num_beams": 1, "length_penalty": 0.0, "max_new_tokens": 3,
+              "min_new_tokens": 6}  # fmt: skip
+    for key, other in others.items():
         again.checkpoint.generation[key] = other
         assert not np.array_equal(again.translate(SOURCES).scores, a.scores), key
         again.checkpoint.generation[key] = settings[key]
@@ -251,6 +254,29 @@ WRONG: list[tuple[str, Any, str]] = [
     ("forced_eos_token_id", False, "forced_eos_token_id = false is not 0"),
     ("forced_eos_token_id", [0, 7], "forced_eos_token_id = […] is not 0"),
     ("forced_eos_token_id", [], "forced_eos_token_id = [] is not 0"),
+    ("max_new_tokens", 0, "max_new_tokens = 0 is not a whole number from 1"),
+    ("min_new_tokens", 1.5, "min_new_tokens = 1.5 is not a whole number from 0"),
+    ("eos_token_id", 7, "eos_token_id = 7 is not 0, the id of the end token (no other can end a translation); correct"),
+    ("eos_token_id", [0, 7], "eos_token_id = […] is not 0"),
+    ("do_sample", True, "do_sample = true draws tokens, which is done here only where it is asked for (temperature,"),
+    (
+        "num_beam_groups",
+        2,
+        "num_beam_groups = 2 changes decoding in a way that heedful does not know (1 leaves it out)",
+    ),
+    ("diversity_penalty", 0.5, "diversity_penalty = 0.5 changes decoding"),
+    ("repetition_penalty", 1.2, "repetition_penalty = 1.2 changes decoding in a way that heedful does not know (1.0"),
+    (
+        "no_repeat_ngram_size",
+        3,
+        "no_repeat_ngram_size = 3 changes decoding in a way that heedful does not know (0 leaves "
+        "it out); correct it, or remove the key.",
+    ),
+    ("encoder_no_repeat_ngram_size", 2, "encoder_no_repeat_ngram_size = 2 changes decoding"),
+    ("forced_bos_token_id", 0, "forced_bos_token_id = 0 changes decoding in a way that heedful does not know (null"),
+    ("exponential_decay_length_penalty", [4, 1.1], "exponential_decay_length_penalty = […] changes decoding"),
+    ("suppress_tokens", [5], "suppress_tokens = […] changes decoding"),
+    ("begin_suppress_tokens", [5], "begin_suppress_tokens = […] changes decoding"),
 ]
 
 
@@ -277,12 +303,88 @@ def test_a_wrong_setting_is_refused_with_its_file_and_key(
             assert str(refused.value).startswith(f"{directory / file}: {words}")
 
 
+NEW_KEYS: dict[str, Any] = {
+    "encoder_repetition_penalty": 1.5, "penalty_alpha": 0.6, "guidance_scale": 2.0, "token_healing": True,
+    "force_words_ids": [[5]], "constraints": [{}], "sequence_bias": [[[5], 2.0]], "watermarking_config": {"bias": 2.5},
+    "dola_layers": "high", "stop_strings": ["a"], "max_time": 2.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", NEW_KEYS)
+def test_what_decoding_does_not_know_is_refused_where_only_new_files_have_it(key: str, peer_directory: Path) -> None:
+    translator = loaded(peer_directory)
+    translator.checkpoint.generation[key] = NEW_KEYS[key]
+    with pytest.raises(RequestError, match=rf"generation_config.json: {key} = .* changes decoding in a way"):
+        translator.translate(SOURCES)
+
+
+def test_what_is_said_of_decoding_and_leaves_it_as_it_is_changes_nothing(peer_directory: Path, tmp_path: Path) -> None:
+    """The peer's own defaults, empty lists, and what published models and the peer's newest files say beside."""
+    import transformers
+
+    usual = loaded(peer_directory).translate(SOURCES)
+    shutil.copytree(peer_directory, tmp_path / "said")
+    path = tmp_path / "said" / "generation_config.json"
+    theirs = transformers.GenerationConfig._get_default_generation_params()
+    settings = {key: value for key, value in theirs.items() if key not in SETTINGS}
+    assert {key: value for key, value in settings.items() if key in NEUTRAL} == {
+        key: value for key, value in NEUTRAL.items() if key in settings
+    }
+    settings |= {**json.loads(path.read_text()), "eos_token_id": [0], "bos_token_id": 0, "_from_model_config": True}
+    settings |= {"transformers_version": "4.33.0", "suppress_tokens": [], "sequence_bias": {}, "temperature": 0.7}
+    for said in (settings, settings | NEUTRAL):
+        path.write_text(json.dumps(said))
+        found = loaded(tmp_path / "said").translate(SOURCES)
+        assert found.tokens == usual.tokens
+        assert np.array_equal(found.scores, usual.scores)
+
+
+@pytest.mark.parametrize("forced", [0, None])
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        {"max_new_tokens": 6}, {"max_new_tokens": 6, "max_length": 4}, {"max_new_tokens": 4, "max_length": 24},
+        {"min_new_tokens": 5}, {"min_new_tokens": 5, "min_length": 9}, {"min_new_tokens": 8, "min_length": 2},
+        {"min_new_tokens": 5, "max_new_tokens": 5}, {"min_new_tokens": 0, "min_length": 9},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_numbers_of_new_tokens_are_the_peers(lengths: dict[str, int], forced: Any, tmp_path: Path) -> None:
+    """They go before max_length and min_length, and do not count the start token."""
+    import transformers
+
+    save_peer(make_peer(end=4.0 if "min_new_tokens" in lengths else 0.5), tmp_path)
+    path = tmp_path / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"forced_eos_token_id": forced} | lengths))
+    peer, translator = transformers.MarianMTModel.from_pretrained(tmp_path).eval(), loaded(tmp_path)
+    expected = by_the_peer(peer, translator, SOURCES, num_beams=3, num_return_sequences=3, early_stopping="never")
+    found = translator.translate(SOURCES, beam=3, n_best=3)
+    assert [[one.tokens for one in row] for row in found.n_best] == [[ids for ids, _ in row] for row in expected]
+    np.testing.assert_allclose(found.scores, [row[0][1] for row in expected], atol=1e-5)
+    counts = [len(one.tokens) for row in found.n_best for one in row]
+    if "max_new_tokens" in lengths:
+        assert max(counts) == lengths["max_new_tokens"]
+    else:
+        assert min(counts) <= lengths["min_new_tokens"] + 2
+
+
+def test_a_prefix_leaves_room_for_an_end_that_is_forced(tmp_path: Path) -> None:
+    _, translator = pair_of(tmp_path)
+    found = translator.translate(["a dog"], prefix="abc", max_length=5)
+    assert found.texts[0].startswith("abc")
+    words = "the prefix has 4 tokens, and a translation has room for 3"
+    with pytest.raises(RequestError, match=words):
+        translator.translate(["a dog"], prefix="abc", max_length=4)
+    translator.checkpoint.generation["forced_eos_token_id"] = None
+    assert translator.translate(["a dog"], prefix="abc", max_length=4).texts == ["abc"]
+
+
 def test_null_stands_for_the_default(peer_directory: Path, tmp_path: Path) -> None:
     shutil.copytree(peer_directory, tmp_path / "a")
     in_config(tmp_path / "a", {"forced_eos_token_id": None})
     usual = loaded(tmp_path / "a")
     expected = usual.translate(SOURCES)
-    usual.checkpoint.generation = dict.fromkeys(SETTINGS)
+    usual.checkpoint.generation = dict.fromkeys([*SETTINGS, *NEUTRAL])
     assert np.array_equal(usual.translate(SOURCES).scores, expected.scores)
 
 

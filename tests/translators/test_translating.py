@@ -144,7 +144,7 @@ def test_draws_hang_on_seed_row_and_token_alone() -> None:
         ({"batch_size": 0}, "batch_size=0"),
         ({"prefix": ["a", "b"]}, "neither one text nor a list of 1"),
         ({"prefix": "a", "top_k": 2}, "prefix needs beam search"),
-        ({"prefix": "a" * 50}, "the prefix of row 0 has 50 tokens"),
+        ({"prefix": "a" * 50}, "the prefix has 50 tokens, and a translation has room for 40; shorten it (prefix=…"),
         ({"coverage": float("nan")}, "coverage=nan is not a number from 0; 0 leaves it out"),
         ({"n_best": "x"}, "n_best='x' is not a whole number"),
     ],

@@ -2,15 +2,16 @@
 
 import codecs
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from heedful.cli.given import only_given, refuse_idle
 from heedful.cli.show import print_json, without_controls
-from heedful.decoding.settings import Beam, Limits, Sampling, choose_method
+from heedful.decoding.settings import Beam, Limits, Sampling
 from heedful.errors import RequestError
 
 if TYPE_CHECKING:
@@ -35,21 +36,29 @@ def generate(
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens that follow a prompt.")] = Limits.max_new_tokens,
     min_new_tokens: Annotated[int, typer.Option(help="The fewest: before them no text ends.")] = Limits.min_new_tokens,
     temperature: Annotated[
-        float, typer.Option(help="Below 1: more of the likely. 0: always the likeliest token.")
-    ] = Sampling.temperature,
+        float | None,
+        typer.Option(
+            help=f"Below 1: more of the likely; 0: always the likeliest token; default: {Sampling.temperature:g}."
+        ),
+    ] = None,
     top_k: Annotated[int | None, typer.Option(help="Draw from the so many likeliest tokens alone.")] = None,
     top_p: Annotated[
         float | None, typer.Option(help="Draw from the fewest tokens that have this probability together.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same texts.")] = Sampling.seed,
-    seeds: Annotated[int, typer.Option(help="So many texts for each prompt, with seeds from --seed on.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help=f"The same seed draws the same texts; default: {Sampling.seed}.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="So many texts for each prompt, with seeds from --seed on.")] = None,
     beam: Annotated[
         int | None, typer.Option(help="Beam search through so many texts at a time, instead of drawing tokens.")
     ] = None,
-    n_best: Annotated[int, typer.Option(help="So many texts for each prompt, the best of the beam.")] = Beam.n_best,
+    n_best: Annotated[int | None, typer.Option(help="So many texts for each prompt, the best of the beam.")] = None,
     length_penalty: Annotated[
-        float, typer.Option(help="Of the beam: above 0 favours long texts, below 0 short ones.")
-    ] = Beam.length_penalty,
+        float | None,
+        typer.Option(
+            help=f"Of the beam: above 0 favours long texts, below 0 short ones; default: {Beam.length_penalty:g}."
+        ),
+    ] = None,
     stop: Annotated[
         list[str] | None,
         typer.Option(help="A token that ends a text, beside end-of-text; may be given several times."),
@@ -63,8 +72,8 @@ def generate(
     ] = False,
 ) -> None:
     """Go on with texts, drawing token after token or by beam search, and print each with its prompt."""
-    sampling = Sampling(temperature, top_k, top_p, seed)
-    methods = _methods(choose_method(sampling, beam, n_best, length_penalty), seeds)
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    methods = _methods(beam, drawn, {"n_best": n_best, "length_penalty": length_penalty}, seeds)
     Limits(max_new_tokens, min_new_tokens)  # refused before a model is waited for
     given = _given(prompts or [], file)
 
@@ -82,10 +91,11 @@ def generate(
     limits = writer.limits(max_new_tokens, min_new_tokens, stop or ())
     encoded = writer.encode(given.texts, lambda row: given.names[row])
     composed = None if adapters is None else parse_composition(adapters)
+    writer.check_adapters(composed)
     asked = _Asked(writer, encoded, limits, composed)
     if as_json:
         print_json(asked.facts(methods))
-    elif len(encoded) == 1 and seeds == 1 and n_best == 1:
+    elif len(encoded) == len(methods) == 1 and n_best in (None, 1):
         asked.stream(methods[0])
     else:
         asked.print_all(methods)
@@ -97,21 +107,23 @@ class _Given(NamedTuple):
     """What each is called in a message."""
 
 
-def _methods(first: Sampling | Beam, seeds: int) -> list[Sampling] | list[Beam]:
-    """One for each text of a prompt that is written on its own."""
-    if seeds < 1:
+def _methods(
+    beam: int | None, drawn: Mapping[str, Any], searched: Mapping[str, Any], seeds: int | None
+) -> list[Sampling] | list[Beam]:
+    """One for each text of a prompt that is written on its own. Of `Sampling` and of `Beam` what was given, else
+    None."""
+    if seeds is not None and seeds < 1:
         raise RequestError(f"--seeds {seeds}: at least one text is drawn for each prompt; give 1 or more.")
-    if isinstance(first, Beam):
-        if seeds > 1:
-            raise RequestError(
-                "--seeds: with --beam nothing is drawn, so all texts would be equal; ask for several with --n-best."
-            )
-        return [first]
-    if seeds > 1 and first.greedy:
-        raise RequestError(
-            "--seeds: with --temperature 0 nothing is drawn, so all texts would be equal; leave one out."
-        )
-    return [replace(first, seed=first.seed + i) for i in range(seeds)]
+    if beam is not None:
+        refuse_idle(drawn, f"with --beam {beam}, which draws nothing; leave one out")
+        refuse_idle({"seeds": seeds}, f"with --beam {beam}, which draws nothing; ask for several with --n-best")
+        return [Beam(beam, **only_given(searched))]
+    refuse_idle(searched, "without beam search; give a --beam, too")
+    first = Sampling(**only_given(drawn))
+    if first.greedy:
+        idle = {"seed": drawn["seed"], "seeds": seeds}
+        refuse_idle(idle, "with --temperature 0, which draws nothing; leave one out")
+    return [replace(first, seed=first.seed + i) for i in range(seeds or 1)]
 
 
 def _given(prompts: list[str], file: str | None) -> _Given:

@@ -44,7 +44,7 @@ def models(
         print("In the hub's cache:")
         for c in cached:
             print(f"  {c['id']}  {size(int(str(c['bytes'])))}")
-    print("By hub id (owner/name) or directory: any BERT, RoBERTa, DistilBERT, RoFormer or GPT-2.")
+    print("By hub id (owner/name) or directory: any BERT, RoBERTa, DistilBERT, RoFormer, GPT-2 or Marian.")
     print(f"Shapes for random weights (heedful inspect --shape NAME): {', '.join(NAMED_SHAPES)}.")
 
 

@@ -1,14 +1,16 @@
 """`heedful translate`: a translation for each line, in their order."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from heedful.cli.given import only_given, refuse_idle
 from heedful.cli.outputs import open_result, refuse_input
 from heedful.cli.show import without_controls
+from heedful.decoding.settings import Stopping
 from heedful.errors import RequestError
 from heedful.translating.arriving import Windows, lines_of_file, lines_of_pipe
 
@@ -27,9 +29,13 @@ def translate(
     beam: Annotated[
         int | None, typer.Option(help="Follow so many translations at a time; 1 is greedy; default: the model's, or 5.")
     ] = None,
-    n_best: Annotated[int, typer.Option(help="So many translations of each line, best first.")] = 1,
+    n_best: Annotated[int | None, typer.Option(help="So many translations of each line, best first.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="Above 0 favours long ones, below 0 short ones.")] = None,
-    coverage: Annotated[float, typer.Option(help="Penalty for source words that were not looked at.")] = 0.0,
+    coverage: Annotated[float | None, typer.Option(help="Penalty for source words that were not looked at.")] = None,
+    stopping: Annotated[
+        Stopping | None,
+        typer.Option(help="When a search is over: exact misses no better translation; default: the model's, or exact."),
+    ] = None,
     max_length: Annotated[int | None, typer.Option(help="The most tokens of a translation, its end included.")] = None,
     min_length: Annotated[int | None, typer.Option(help="The fewest: before them none ends.")] = None,
     temperature: Annotated[
@@ -39,7 +45,7 @@ def translate(
     top_p: Annotated[
         float | None, typer.Option(help="Draw from the fewest tokens that have this probability together.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same translations.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="The same seed draws the same translations; default: 0.")] = None,
     prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
     scores: Annotated[
         bool, typer.Option("--scores", help="Columns with score, log-probability, tokens and why it ended.")
@@ -54,6 +60,10 @@ def translate(
     for name, value in (("--batch-size", batch_size), ("--batch-tokens", batch_tokens)):
         if value < 1:
             raise RequestError(f"{name} {value}: give 1 or more.")
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    searched: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty}
+    searched |= {"coverage": coverage, "stopping": stopping}
+    _check_method(drawn, searched, seed)
     file = None if file == Path("-") else file
     _check_files(file, out)
 
@@ -65,11 +75,12 @@ def translate(
     loaded = load(model)
     if not isinstance(loaded, Translator):
         raise RequestError(f"{model}: is no translator; name a model that goes from a source to a target.")
-    wanted = Wanted(beam, n_best, length_penalty, max_length, min_length, temperature, top_k, top_p, seed, coverage)
+    lengths = {"max_length": max_length, "min_length": min_length}
+    wanted = Wanted(**only_given({**drawn, **searched, **lengths, "seed": seed}))
     translator = LineTranslator(loaded, wanted, prefix, batch_size, batch_tokens)
-    table = _Table(n_best > 1, scores)
+    table = _Table(wanted.n_best > 1, scores)
     if file is None and sys.stdin.isatty() and out is None:
-        _converse(translator, table)
+        _converse(translator, table, max_length is not None)
         return
     windows = lines_of_pipe(sys.stdin.fileno()) if file is None else lines_of_file(file)
     if out is None:
@@ -86,14 +97,16 @@ def translate(
 def _say_what_is_amiss(translator: "LineTranslator", asked: bool) -> None:
     """`asked`: the user has said where translations are cut, and need not hear that they are."""
     of = f"of {translator.count:,} {'line' if translator.count == 1 else 'lines'}"
-    if translator.refused:
-        print(f"{translator.refused:,} {of} were not translated; each says why in its place", file=sys.stderr)
-    if translator.unknown:
-        print(f"{translator.unknown:,} {of} have characters that the model does not know", file=sys.stderr)
-    if translator.cut and not asked:
+    if n := translator.refused:
+        were, each = ("was", "it") if n == 1 else ("were", "each")
+        print(f"{n:,} {of} {were} not translated; {each} says why in its place", file=sys.stderr)
+    if n := translator.unknown:
+        print(f"{n:,} {of} {'has' if n == 1 else 'have'} characters that the model does not know", file=sys.stderr)
+    if (n := translator.cut) and not asked:
+        what, were = ("translation", "was") if n == 1 else ("translations", "were")
         print(
-            f"the translations of {translator.cut:,} {of} were cut after {translator.most:,} tokens; give shorter "
-            "sentences, or a higher --max-length",
+            f"the {what} of {n:,} {of} {were} cut after {translator.most:,} tokens; give shorter sentences, or a "
+            "higher --max-length",
             file=sys.stderr,
         )
 
@@ -106,13 +119,17 @@ class _Table:
         self.columns = ["line", "rank"] * ranked + ["score", "log_p", "tokens", "reason"] * scored + ["text"]
 
     def write(self, file: TextIO, translator: "LineTranslator", windows: Windows) -> None:
-        if len(self.columns) > 1:
-            file.write("\t".join(self.columns) + "\n")
+        file.writelines(line + "\n" for line in self.header())
         for window in windows:
             first = translator.count + 1
             for number, found in enumerate(translator.translate(window), first):
                 file.writelines(line + "\n" for line in self.lines(number, found))
             file.flush()
+
+    def header(self) -> Iterator[str]:
+        """No line where there is one column."""
+        if len(self.columns) > 1:
+            yield "\t".join(self.columns)
 
     def lines(self, number: int, found: "Sequence[Translation] | str") -> Iterator[str]:
         """`found`: the translations, or why there is none."""
@@ -141,18 +158,37 @@ def _check_files(file: Path | None, out: Path | None) -> None:
         refuse_input(out, file)
 
 
-def _converse(translator: "LineTranslator", table: _Table) -> None:
-    """Line by line with somebody at a terminal, until the end of input or an interrupt."""
+def _check_method(drawn: Mapping[str, Any], searched: Mapping[str, Any], seed: int | None) -> None:
+    """Options of drawing and of beam search, which exclude each other."""
+    if given := only_given(drawn):
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        refuse_idle(searched, f"with {names}: it is about beam search, and tokens are drawn; leave one out")
+    else:
+        refuse_idle({"seed": seed}, "with beam search, which draws nothing; leave it out")
+    if drawn["temperature"] == 0:
+        refuse_idle({"seed": seed}, "with --temperature 0, which draws nothing; leave one out")
+
+
+def _converse(translator: "LineTranslator", table: _Table, asked: bool) -> None:
+    """Line by line with somebody at a terminal, until the end of input or an interrupt. `asked`: as in
+    `_say_what_is_amiss`."""
     print("One text a line; Ctrl-D ends.", file=sys.stderr)
+    for line in table.header():
+        print(line, flush=True)
     try:
         while True:
             print("> ", end="", file=sys.stderr, flush=True)
-            line = sys.stdin.buffer.readline()
-            if not line:
+            typed = sys.stdin.buffer.readline()
+            if not typed:
                 break
-            (found,) = translator.translate([line.rstrip(b"\n")])
-            for said in table.lines(translator.count, found):
-                print(without_controls(said), flush=True)
+            unknown, cut = translator.unknown, translator.cut
+            (found,) = translator.translate([typed.rstrip(b"\n")])
+            for line in table.lines(translator.count, found):
+                print(without_controls(line), flush=True)
+            if translator.unknown > unknown:
+                print("(the text has characters that the model does not know)", file=sys.stderr)
+            if translator.cut > cut and not asked:
+                print(f"(cut after {translator.most:,} tokens; --max-length allows for more)", file=sys.stderr)
     except KeyboardInterrupt:
         pass
     print(file=sys.stderr)

@@ -49,7 +49,8 @@ def read_delimited(path: Path, rule: Rule) -> tuple[list[str], Iterator[tuple[in
     for name in names:
         if names.count(name) > 1:
             raise RequestError(
-                f"{path}, line {line}, names two columns {name!r}; rename one (--no-header if the line is a row)."
+                f"{path}, line {line}, names two columns {name!r}; rename one (if the line is a row, say "
+                "--no-header, or header = false in [data])."
             )
     return names, _check_cells(path, names, records, header)
 

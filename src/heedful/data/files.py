@@ -186,7 +186,8 @@ def missing_column(path: Path, name: str, columns: list[str], rule: Rule | None 
     if rule is not None and not rule.header:
         return RequestError(
             f"{path} has no column {name!r}: its first line looks like a row, not like column names, and so the "
-            f"columns are called {_listed(columns)} (--header takes the first line for names)."
+            f"columns are called {_listed(columns)} (--header, or header = true in [data], takes the first line for "
+            "names)."
         )
     folded = {column.casefold(): column for column in columns}
     near = [folded[n] for n in difflib.get_close_matches(name.casefold(), list(folded), n=2, cutoff=0.6)]
@@ -194,8 +195,8 @@ def missing_column(path: Path, name: str, columns: list[str], rule: Rule | None 
         meant = f"did you mean {' or '.join(map(repr, near))}?"
         return RequestError(f"{path} has no column {name!r}; {meant} (it has {_listed(columns)})")
     return RequestError(
-        f"{path} has no column {name!r}; it has {_listed(columns)} (the first line must name the columns; --no-header "
-        "if it is a row)."
+        f"{path} has no column {name!r}; it has {_listed(columns)} (the first line must name the columns; if it is a "
+        "row, say --no-header, or header = false in [data])."
         if format_of(path) in ("csv", "tsv")
         else f"{path} has no column {name!r}; it has {_listed(columns)}."
     )

@@ -45,18 +45,18 @@ def rule_of(
             return rule
         return replace(rule, about_header=(
             f"{path.name}: its first line looks like the others, but is taken for column names, since you named "
-            f"{named[0]!r} (--no-header makes it a row)."
+            f"{named[0]!r} (--no-header, or header = false in [data], makes it a row)."
         ))  # fmt: skip
     if like_names is False:
         shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
         return replace(rule, header=False, names=names, about_header=(
             f"{path.name} has no line of column names: its first line looks like the others and counts as a row; the "
-            f"columns are called {shown} (--header takes the first line for names)."
+            f"columns are called {shown} (--header, or header = true in [data], takes the first line for names)."
         ))  # fmt: skip
     if like_names is None and _reads_like_text(first, rows):
         return replace(rule, about_header=(
-            f"{path.name}: its first line is taken for column names, though it could be a row (--no-header makes it "
-            "one)."
+            f"{path.name}: its first line is taken for column names, though it could be a row (--no-header, or header "
+            "= false in [data], makes it one)."
         ))  # fmt: skip
     return rule
 
@@ -108,7 +108,7 @@ def _header_like(first: FirstFile, path: Path, own: Rule, named: Sequence[str]) 
     if first.rule.header and not has_names:
         note = (
             f"{path.name} has no line of column names: its first line counts as a row, and its columns are taken in "
-            f"the order of {first.path.name} (--header takes the first line for names)."
+            f"the order of {first.path.name} (--header, or header = true in [data], takes the first line for names)."
         )
         return replace(own, header=False, names=tuple(first.columns), about_header=note)
     if not first.rule.header:

@@ -50,7 +50,8 @@ class LineTranslator:
         self.refused += len(why)
         self.cut += sum(found[0].reason == "max_length" for found in made)
         unknown = self.translator.tokenizers.source.unk_id
-        self.unknown += sum(unknown in source.ids for source in given) if unknown is not None else 0
+        # In byte-level BPE the end, which is the last of the ids, is called the unknown token, too.
+        self.unknown += sum(unknown in source.ids[:-1] for source in given)
         return [why.get(row, found) for row, found in enumerate(made)]
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 
 from heedful.checkpoints.config import shown
 from heedful.checkpoints.translators import TranslatorCheckpoint
+from heedful.checkpoints.translators.checkpoint import NEUTRAL
 from heedful.decoding.settings import STEEPEST, Stopping
 from heedful.errors import RequestError
 
@@ -19,10 +20,23 @@ class ModelSettings:
     early_stopping: bool | str = "never"
     max_length: int = 257
     """Tokens of a translation, the start token included."""
+    max_new_tokens: int | None = None
+    """The same without the start token; it goes before `max_length`, as `min_new_tokens` before `min_length`."""
     min_length: int = 0
+    min_new_tokens: int | None = None
     bad_words_ids: list[list[int]] | None = None
     renormalize_logits: bool = False
     forced_eos_token_id: int | list[int] | None = None
+    eos_token_id: int | list[int] | None = None
+
+    @property
+    def most(self) -> int:
+        """Tokens of a translation; Hugging Face's max_length counts the start token, too."""
+        return self.max_length - 1 if self.max_new_tokens is None else self.max_new_tokens
+
+    @property
+    def least(self) -> int:
+        return max(self.min_length - 1, 0) if self.min_new_tokens is None else self.min_new_tokens
 
     @property
     def stopping(self) -> Stopping:
@@ -33,13 +47,13 @@ class ModelSettings:
 
 def read_settings(checkpoint: TranslatorCheckpoint) -> ModelSettings:
     """What decoding could not do is refused, with the file and the key that say it."""
-    said = {key: value for key in _CHECKS if (value := checkpoint.setting(key)) is not None}
+    said = {key: value for key in (*_CHECKS, *NEUTRAL) if (value := checkpoint.setting(key)) is not None}
     for key, value in said.items():
-        if wrong := _CHECKS[key](value, checkpoint):
+        if wrong := _CHECKS[key](value, checkpoint) if key in _CHECKS else _not_neutral(key, value):
             raise RequestError(
                 f"{checkpoint.place_of_setting(key)}: {key} = {shown(value)} {wrong}; correct it, or remove the key."
             )
-    return ModelSettings(**said)
+    return ModelSettings(**{key: value for key, value in said.items() if key in _CHECKS})
 
 
 Check = Callable[[Any, TranslatorCheckpoint], str]
@@ -74,11 +88,22 @@ def _bad_words(value: Any, checkpoint: TranslatorCheckpoint) -> str:
     return "is not a list of ids of tokens, each in a list of its own (only single tokens can be banned)"
 
 
-def _forced_end(value: Any, checkpoint: TranslatorCheckpoint) -> str:
-    ids = value if isinstance(value, list) else [value]
-    if ids == [checkpoint.end_id] and _is_whole(ids[0]):
+def _end(what: str) -> Check:
+    def check(value: Any, checkpoint: TranslatorCheckpoint) -> str:
+        ids = value if isinstance(value, list) else [value]
+        if ids == [checkpoint.end_id] and _is_whole(ids[0]):
+            return ""
+        return f"is not {checkpoint.end_id}, the id of the end token (no other can {what})"
+
+    return check
+
+
+def _not_neutral(key: str, value: Any) -> str:
+    if value == NEUTRAL[key] or value in ([], {}):
         return ""
-    return f"is not {checkpoint.end_id}, the id of the end token (no other can be forced)"
+    if key == "do_sample":
+        return "draws tokens, which is done here only where it is asked for (temperature, top_k or top_p)"
+    return f"changes decoding in a way that heedful does not know ({shown(NEUTRAL[key])} leaves it out)"
 
 
 _CHECKS: Mapping[str, Check] = {
@@ -86,8 +111,11 @@ _CHECKS: Mapping[str, Check] = {
     "length_penalty": _length_penalty,
     "early_stopping": _early_stopping,
     "max_length": _whole(2, ", the start token included"),
+    "max_new_tokens": _whole(1),
     "min_length": _whole(0),
+    "min_new_tokens": _whole(0),
     "bad_words_ids": _bad_words,
     "renormalize_logits": _true_or_false,
-    "forced_eos_token_id": _forced_end,
+    "forced_eos_token_id": _end("be forced"),
+    "eos_token_id": _end("end a translation"),
 }

@@ -67,15 +67,14 @@ def decide(checkpoint: TranslatorCheckpoint, wanted: Wanted) -> Decoding:
     if isinstance(checkpoint.model, DecoderOnly):
         longest_target //= 2
     if most is None:
-        # Hugging Face's max_length counts the start token, too.
-        most = min(said.max_length - 1, longest_target)
+        most = min(said.most, longest_target)
     elif isinstance(most, int) and most > longest_target:
         raise RequestError(
             f"max_length={most}: {checkpoint.source} writes at most {longest_target} tokens; ask for fewer."
         )
     least = wanted.min_length
     if least is None:
-        least = min(max(said.min_length - 1, 0), most)
+        least = min(said.least, most)
     with _callers_names():
         limits = Limits(most, least, frozenset([end_id]))
         method = _method(said, wanted)

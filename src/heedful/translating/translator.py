@@ -98,10 +98,10 @@ class Translator:
         every translation begins, or each.
 
         What is not given is as the model's own settings say (generation_config.json or config.json: num_beams,
-        length_penalty, early_stopping, max_length, min_length, bad_words_ids, renormalize_logits,
-        forced_eos_token_id), else 5 beams, a penalty of 1 and 256 tokens. Two of Hugging Face's habits are not taken
-        over unless the settings ask for them: its default rule to stop ("heuristic" here) can miss better texts, and
-        its max_length counts the start token, so that one less is meant here.
+        length_penalty, early_stopping, max_length, min_length, max_new_tokens, min_new_tokens, bad_words_ids,
+        renormalize_logits, forced_eos_token_id), else 5 beams, a penalty of 1 and 256 tokens. Two of Hugging Face's
+        habits are not taken over unless the settings ask for them: its default rule to stop ("heuristic" here) can miss
+        better texts, and its max_length counts the start token, so that one less is meant here.
         """
         rows = _checked("translate", texts)
         wanted = Wanted(
@@ -126,10 +126,18 @@ class Translator:
             raise RequestError(f"prefix is neither one text nor a list of {rows}, one for each text.")
         tokenizer = self.tokenizers.target
         ids = tokenizer.plain(given)
-        for text, row in zip(given, ids, strict=True):
+        forced = decoding.rules.forced_after  # where the end must come, no token of a prefix can
+        most = decoding.limits.max_new_tokens if forced is None else forced
+        for number, (text, row) in enumerate(zip(given, ids, strict=True)):
             if tokenizer.unk_id in row:
                 raise RequestError(
                     f"prefix {text!r} has characters that this model's tokenizer does not know; leave them out."
+                )
+            if len(row) > most:
+                called = "the prefix" if isinstance(prefix, str) else f"the prefix of row {number}"
+                raise RequestError(
+                    f"{called} has {len(row):,} tokens, and a translation has room for {most:,}; shorten it "
+                    "(prefix=…, --prefix), or allow longer translations (max_length=…, --max-length)."
                 )
         return ids
 

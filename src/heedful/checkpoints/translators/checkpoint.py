@@ -1,6 +1,7 @@
 """A translator as it stands in a directory: the model, and the tokenizers of both sides."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,41 @@ SETTINGS = frozenset(
         "length_penalty",
         "early_stopping",
         "max_length",
+        "max_new_tokens",
         "min_length",
+        "min_new_tokens",
         "bad_words_ids",
         "renormalize_logits",
         "forced_eos_token_id",
+        "eos_token_id",
     ]
 )
 """How a translator is meant to be decoded, where decoding asks: every layout keeps them, wherever they stood."""
+NEUTRAL: Mapping[str, Any] = {
+    "do_sample": False,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0.0,
+    "penalty_alpha": 0.0,
+    "guidance_scale": 1.0,
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "token_healing": False,
+    "forced_bos_token_id": None,
+    "force_words_ids": None,
+    "constraints": None,
+    "sequence_bias": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "exponential_decay_length_penalty": None,
+    "watermarking_config": None,
+    "dola_layers": None,
+    "stop_strings": None,
+    "max_time": None,
+}
+"""Settings that would change what Hugging Face's `generate` finds and that decoding here does not know, each with the
+value that leaves it out."""
 
 
 @dataclass
@@ -71,9 +100,9 @@ class TranslatorCheckpoint:
         )
 
     def setting(self, key: str) -> Any:
-        """One of `SETTINGS`: what generation_config.json says, else config.json, where it was once; None if neither
-        does."""
-        assert key in SETTINGS, "a setting that layouts do not keep"
+        """One of `SETTINGS` or `NEUTRAL`: what generation_config.json says, else config.json, where it was once; None
+        if neither does."""
+        assert key in SETTINGS or key in NEUTRAL, "a setting that layouts do not keep"
         return self.generation.get(key, self.extra.get(key))
 
     def place_of_setting(self, key: str) -> str:
