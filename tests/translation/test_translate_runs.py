@@ -98,7 +98,11 @@ def test_what_a_run_leaves(finished: Path) -> None:
     assert metrics["parts"][0]["part"] == "sources of 1-5 tokens"
     assert "recurring" not in metrics
     write_run_report(finished)
+    report = (finished / "report.html").read_text(encoding="utf-8")
+    for signature in metrics["signatures"].values():
+        assert signature in report
     assert "test, part by part" in (finished / "report.md").read_text()
+    assert "test by the chrF of each sentence: worst first" in (finished / "report.md").read_text()
     assert manifest["cost"]["flops"] > 0
     assert manifest["cost"]["prediction_seconds"] > 0
 
@@ -313,7 +317,9 @@ test = "all"
         assert expected["low"] < expected["mean"] < expected["high"]
     assert len(statistics["comparisons"]) == 3
     assert (tmp_path / "study/best/config.json").exists()
-    assert "chrF" in (tmp_path / "study/report.md").read_text()
+    signatures = json.loads(next((tmp_path / "study/runs").glob("*/metrics.json")).read_text())["splits"]["test"]
+    page = (tmp_path / "study/report.html").read_text(encoding="utf-8")
+    assert all(page.count(signature) == 1 for signature in signatures["signatures"].values())
 
 
 def test_a_bert_that_does_not_move_is_kept_once_for_a_study(tmp_path: Path) -> None:

@@ -149,7 +149,8 @@ def stated_metrics(manifest: Mapping[str, Any]) -> dict[str, Metric]:
     metrics = {}
     for one in listed if isinstance(listed, list) else []:
         if isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("higher_is_better"), bool):
-            metrics[one["name"]] = Metric(one["name"], str(one.get("title") or one["name"]), one["higher_is_better"])
+            title, signature = str(one.get("title") or one["name"]), str(one.get("signature") or "")
+            metrics[one["name"]] = Metric(one["name"], title, one["higher_is_better"], signature=signature)
     return metrics or dict(METRICS)
 
 

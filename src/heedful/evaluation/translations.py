@@ -129,6 +129,11 @@ def _chrf_statistics(columns: Columns) -> Floats:
     return _stacked(columns, _CHRF)
 
 
+def sentence_chrf(columns: Columns) -> Floats | None:
+    """(e,): chrF of each sentence by itself; None where the columns are not those of translations."""
+    return _chrf_value(_chrf_statistics(columns)) if all(name in columns for name in _CHRF) else None
+
+
 _LOSS = ratio_of("loss", "loss for each target token", False, "nll", "tokens")
 
 

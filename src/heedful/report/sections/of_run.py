@@ -61,8 +61,10 @@ from heedful.report.sections.shared import (
     reliability_figure,
     reliability_rows,
     repeat_blocks,
+    signatures,
 )
 from heedful.report.sections.tasks import run_forgetting, run_tasks, task_curves
+from heedful.report.sections.translations import translations
 from heedful.storage.reading import mapping, names, number, records
 from heedful.storage.runs import Run
 
@@ -82,6 +84,7 @@ def run_report(run: Run) -> Report:
         classes(run),
         calibration(run),
         errors(run),
+        translations(run),
         fusion.of_run(run),
         about_data(data),
         cost(run),
@@ -179,7 +182,7 @@ def _cards(run: Run, split: str) -> Cards:
 
 def scores(run: Run) -> Section | None:
     """A table for each evaluation set: this model, and what it has to beat."""
-    blocks: list[Block] = []
+    blocks: list[Block | None] = []
     titles = {name: metric.title for name, metric in metrics_of(run).items()}
     for split, ours in run.scores().items():
         metrics = scored(run, ours)
@@ -196,7 +199,8 @@ def scores(run: Run) -> Section | None:
         why = "; ".join(f"{titles.get(m, m)}: {reason}" for m, reason in mapping(ours, "undefined").items())
         if why:
             blocks.append(Prose(f"Undefined here: {why}.", "note"))
-    blocks += _best_mark(run)
+    shown = {metric.name: metric for ours in run.scores().values() for metric in scored(run, ours)}
+    blocks += [signatures(shown.values()), *_best_mark(run)]
     return make_section("scores", "Scores", blocks)
 
 

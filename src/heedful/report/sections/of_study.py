@@ -5,7 +5,7 @@ from typing import Any
 
 from heedful.evaluation.spread import summarise
 from heedful.report.facts.comparison import Comparison, Setting, compare, score
-from heedful.report.facts.run import dev_points, early_stop, tell_marks_apart
+from heedful.report.facts.run import dev_points, early_stop, scored, tell_marks_apart
 from heedful.report.page import charts
 from heedful.report.page.glossary import with_words
 from heedful.report.page.pieces import Block, Column, Figure, Fold, Prose, Report, Role, Row, Section, Table, in_short
@@ -29,7 +29,7 @@ from heedful.report.sections.details import calibration, classes, confusions
 from heedful.report.sections.more_labels import more_labels
 from heedful.report.sections.pretraining import longer_pretraining
 from heedful.report.sections.record import repeat, runs, search, tried
-from heedful.report.sections.shared import about_data
+from heedful.report.sections.shared import about_data, signatures
 from heedful.report.sections.statistics import abstention, doubtful, stability, tests
 from heedful.report.sections.tasks import forgetting, interference, tasks
 from heedful.storage.reading import mapping, names, number
@@ -117,8 +117,8 @@ def results(c: Comparison) -> Section | None:
     """The table of the judged set first, then every other metric, then the other sets."""
     if c.split is None:
         return None
-    scored = {name for run in c.runs for name in run.scores() if score(run, name, c.metric.name) is not None}
-    others_by_name = sorted(scored - {c.split})
+    sets = {name for run in c.runs for name in run.scores() if score(run, name, c.metric.name) is not None}
+    others_by_name = sorted(sets - {c.split})
     note = (
         "Mean ± standard deviation over the seeds (n − 1): how much another seed changes it. A dash stands where one "
     )
@@ -130,7 +130,8 @@ def results(c: Comparison) -> Section | None:
         note += "for other examples alone."
     if c.setting(c.chosen) is not None:
         note += " Marked is the chosen one, the best on dev."
-    blocks: list[Block] = [*in_short(results_table(c, c.split), "settings"), Prose(note, "note")]
+    blocks: list[Block | None] = [*in_short(results_table(c, c.split), "settings"), Prose(note, "note")]
+    blocks.append(signatures(metric for run in c.runs for metric in scored(run, run.scores().get(c.split, {}))))
     others = other_metrics(c, c.split)
     if others is not None:
         blocks.append(Fold(f"Every metric on {c.split}", (others,)))

@@ -3,9 +3,10 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from heedful.evaluation.metrics import Metric
 from heedful.report.page import charts
 from heedful.report.page.pieces import (
     Block,
@@ -26,6 +27,16 @@ from heedful.storage.reading import mapping, names, number
 
 MOST_TABLE_CLASSES = 12
 """Classes up to which a confusion matrix is also written as a table, and a table of classes stands open."""
+
+
+def signatures(metrics: Iterable[Metric]) -> Prose | None:
+    """Which of the ways to compute a metric of its name was taken, where there are several."""
+    said = dict.fromkeys(f"{metric.title} {metric.signature}" for metric in metrics if metric.signature)
+    return (
+        Prose(f"Signatures, by which the scores of others can be compared with these: {'; '.join(said)}.", "note")
+        if said
+        else None
+    )
 
 
 def about_data(data: dict[str, Any]) -> Section | None:
