@@ -1,10 +1,11 @@
 """Translations in a run's report: the worst, the middle and the best, as they are and in both forms."""
 
+import json
 from pathlib import Path
 
 import pytest
 from page_reader import Page
-from report_samples import make_run
+from report_samples import make_run, write_json
 
 from heedful.evaluation.translations import translation_columns
 from heedful.report.page.pieces import Table
@@ -20,6 +21,9 @@ HEADER = ["row", "source", "reference", "translation", "score"]
 def write(folder: Path, lines: list[tuple[str, str, str]]) -> Path:
     """A run whose predictions are these sources, references and translations; rows are counted from 11."""
     make_run(folder, labels=["a", "b"])
+    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics["splits"]["test"]["chrf"] = 50.0
+    write_json(folder / "metrics.json", metrics)
     rows = list(range(11, 11 + len(lines)))
     predicted = [(row, *line, -1.0) for row, line in zip(rows, lines, strict=True)]
     write_lines(folder / "predictions/test.tsv", HEADER, predicted)

@@ -17,17 +17,15 @@ _COLUMNS = ("source", "reference", "translation")
 def translations(run: Run) -> Section | None:
     """Of the set by which the run is judged, where its predictions are translations; ranked by what values/ says."""
     split = judged_set(run)
-    if split is None:
+    if split is None or "chrf" not in run.scores()[split]:
         return None
     predicted, values = (run.directory / folder / f"{split}.tsv" for folder in ("predictions", "values"))
     if not predicted.exists() or not values.exists():
         return None
     rows, texts = read_predictions(predicted)
-    if not rows or any(column not in texts for column in _COLUMNS):
-        return None
     known, columns = read_values(values)
     places, scores = places_of(known, rows), sentence_chrf(columns)
-    if places is None or scores is None:
+    if not places or scores is None or any(column not in texts for column in _COLUMNS):
         return None
     chrf_n = scores[places]
     order = np.argsort(chrf_n, kind="stable").tolist()
