@@ -329,3 +329,15 @@ def test_what_is_not_ahead_of_a_guess_is_not_recommended(low: float, high: float
     assert words.startswith(told_first if behind else "Use x (the only setting)")
     standing = "the same score" if low == -high else rf"0\.\d+ {'ahead' if low + high > 0 else 'behind'}"
     assert re.search(f"beats the commonest class: {standing} in this run", words)
+
+
+def test_the_results_say_what_the_settings_of_a_search_are(tmp_path: Path) -> None:
+    folder = one_setting(tmp_path)
+    write_study_report(folder)
+    assert "model.kind" not in (folder / "report.md").read_text(encoding="utf-8")
+    facts = json.loads((folder / "study.json").read_text())
+    values = {"model.kind": "bert-fused", "data.limit": 100}
+    write_json(folder / "study.json", {**facts, "settings": [{**s, "values": values} for s in facts["settings"]]})
+    write_study_report(folder)
+    results = (folder / "report.md").read_text(encoding="utf-8").partition("## Results")[2].partition("\n## ")[0]
+    assert 'x: model.kind = "bert-fused", data.limit = 100.' in results

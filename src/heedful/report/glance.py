@@ -1,6 +1,5 @@
 """A run or a study at a glance: a verdict and one table, as text for a terminal and as HTML for a notebook."""
 
-import json
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -18,7 +17,6 @@ from heedful.report.page.words import (
     figure,
     interval,
     mean_and_deviation,
-    plain,
     several,
     title_of,
     visible,
@@ -26,6 +24,7 @@ from heedful.report.page.words import (
 from heedful.report.sections.card import card
 from heedful.report.sections.card import verdict as verdict_of_study
 from heedful.report.sections.of_run import verdict as verdict_of_run
+from heedful.report.sections.of_study import varied
 from heedful.storage.reading import mapping, names, number, records
 from heedful.storage.runs import Run, read_study
 
@@ -132,20 +131,13 @@ def glance_at_study(c: Comparison) -> Glance:
     for name, s in c.baselines(c.split, c.metric.name).items() if c.split else ():
         shown = mean_and_deviation(s, 3) if s["n"] > 1 else figure(s["mean"], 3)
         rows.append(Row((title_of(name), shown, "", "", duration(c.baseline_seconds(name))), "baseline"))
-    described = [*records(facts, "settings"), *records(facts, "final_settings")]
-    tried = {plain(s.get("name")): mapping(s, "values") for s in described}
-    notes = [_said(setting.name, tried[setting.name]) for setting in c.settings[:_MOST] if tried.get(setting.name)]
+    notes = varied(c)[:_MOST]
     if len(c.settings) > _MOST:
         notes.append(f"{len(c.settings) - _MOST} more settings are in .table.")
     if records(facts, "final_settings"):
         notes.append(f"Settings that were tried: {len(records(facts, 'settings'))}; .table has them all.")
     made = Table("", columns, tuple(rows))
     return Glance(title, verdict_of_study(c), made, tuple(notes), c.study.directory, card(c))
-
-
-def _said(name: str, values: dict[str, Any]) -> str:
-    """What a setting of a search is."""
-    return f"{name}: {', '.join(f'{key} = {json.dumps(value)}' for key, value in values.items())}."
 
 
 def _planned(setting: dict[str, Any], seeds: int) -> int:

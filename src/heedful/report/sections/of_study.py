@@ -1,5 +1,6 @@
 """The sections of a study's report: each reads the comparison and says one thing, or is None."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,20 @@ from heedful.report.facts.comparison import Comparison, Setting, compare, score
 from heedful.report.facts.run import dev_points, early_stop, scored, tell_marks_apart
 from heedful.report.page import charts
 from heedful.report.page.glossary import with_words
-from heedful.report.page.pieces import Block, Column, Figure, Fold, Prose, Report, Role, Row, Section, Table, in_short
+from heedful.report.page.pieces import (
+    MOST_ROWS,
+    Block,
+    Column,
+    Figure,
+    Fold,
+    Prose,
+    Report,
+    Role,
+    Row,
+    Section,
+    Table,
+    in_short,
+)
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import (
     NOTHING,
@@ -32,7 +46,7 @@ from heedful.report.sections.record import repeat, runs, search, tried
 from heedful.report.sections.shared import about_data, signatures
 from heedful.report.sections.statistics import abstention, doubtful, stability, tests
 from heedful.report.sections.tasks import forgetting, interference, tasks
-from heedful.storage.reading import mapping, names, number
+from heedful.storage.reading import mapping, names, number, records
 from heedful.storage.runs import Study
 
 MOST_DOTS = 10
@@ -131,12 +145,26 @@ def results(c: Comparison) -> Section | None:
     if c.setting(c.chosen) is not None:
         note += " Marked is the chosen one, the best on dev."
     blocks: list[Block | None] = [*in_short(results_table(c, c.split), "settings"), Prose(note, "note")]
+    said = varied(c)
+    if 0 < len(said) <= MOST_ROWS:  # of more, the table at the end
+        blocks.append(Prose(" ".join(said)))
     blocks.append(signatures(metric for run in c.runs for metric in scored(run, run.scores().get(c.split, {}))))
     others = other_metrics(c, c.split)
     if others is not None:
         blocks.append(Fold(f"Every metric on {c.split}", (others,)))
     blocks += [Fold(f"The same on {split}", (results_table(c, split),)) for split in others_by_name]
     return make_section("results", "Results", blocks)
+
+
+def varied(c: Comparison) -> list[str]:
+    """What each setting of a search is, in the order of the table."""
+    described = [*records(c.study.facts, "settings"), *records(c.study.facts, "final_settings")]
+    values = {plain(s.get("name")): mapping(s, "values") for s in described}
+    return [
+        f"{s.name}: {', '.join(f'{key} = {json.dumps(value)}' for key, value in values[s.name].items())}."
+        for s in c.settings
+        if values.get(s.name)
+    ]
 
 
 def results_table(c: Comparison, split: str) -> Table:
