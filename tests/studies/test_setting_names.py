@@ -60,7 +60,7 @@ def test_a_table_and_the_end_of_a_search_say_what_was_chosen(tmp_path: Path) -> 
     assert chosen["setting"].endswith("-final")
     said = " ".join(" ".join(closing_lines(tmp_path / "study")).split())
     assert f'{chosen["setting"]}: model.kind = "{chosen["model.kind"]}"' in said
-    assert f"Use {chosen['setting']} (the best on dev" in said
+    assert f"{chosen['setting']} is not good enough yet (the best on dev" in said  # no better than copying
     assert "the only setting" not in said
     assert "the same score in this run (95 %: −32.441 to +32.441" in said  # eight sentences say little
     assert "same answers" not in said
