@@ -40,6 +40,7 @@ name = "{model}"
 [data]
 train = "{folder}/train"
 dev = "{folder}/dev"
+test = "{folder}/dev"
 source = "en"
 target = "de"
 

@@ -19,7 +19,6 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from translate import joeynmt_settings, run_joeynmt
 
@@ -51,14 +50,13 @@ def pace(options: argparse.Namespace) -> None:
 
 def our_step(place: Path, options: argparse.Namespace) -> float:
     import heedful
-    from heedful.recipes.builtin import find_recipe
 
     seconds = []
     for steps in (SHORT, LONG):
-        changes: dict[str, Any] = {"training.steps": steps, "training.mark_steps": steps, "training.threads": 1}
-        changes |= {"objective.beam": 0, "evaluation.metric": "loss", "evaluation.test": False, "study": None}
+        changes = [f"training.steps={steps}", f"training.mark_steps={steps}", "objective.beam=0"]
+        changes += ["evaluation.metric=loss", "evaluation.test=false"]
         out = place.with_name(f"{place.name}-{steps}")
-        heedful.run(find_recipe("multi30k-en-de-bert-fused"), out=out, **changes)
+        heedful.run("multi30k-en-de", settings=changes, seeds=1, out=out)
         seconds.append(json.loads(next(out.rglob("manifest.json")).read_text())["cost"]["training_seconds"])
     return (seconds[1] - seconds[0]) / (LONG - SHORT)
 
