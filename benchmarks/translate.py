@@ -99,7 +99,7 @@ training:
     epochs: {epochs}
     updates: {updates}
     validation_freq: {mark}
-    logging_freq: 1000000
+    logging_freq: {mark}
     early_stopping_metric: "{metric}"
     overwrite: True
     shuffle: True
