@@ -5,7 +5,7 @@
     HEEDFUL_DATA=FOLDER python benchmarks/translate_beside.py pace runs/speed --joeynmt PYTHON
     python benchmarks/translate_beside.py train runs/speed --joeynmt PYTHON --updates N --seed 0 [--lr X] [--tokens N]
     python benchmarks/across.py --metric bleu 'heedful=runs/multi30k-en-de-bert-fused/runs/*-1-seed*' \\
-        'JoeyNMT=runs/speed/joeynmt-1024-0.002/seed*'
+        'JoeyNMT=runs/speed/joeynmt-1024-0.002/seed?'
 
 `pace` says how many updates JoeyNMT makes in the time in which ours makes the 3,000 steps of its recipe: seconds for a
 step of either, from two trainings of different length, in processes that take turns, one thread each. Marks on dev

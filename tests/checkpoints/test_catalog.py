@@ -14,7 +14,7 @@ import pytest
 from checkpoint_caller import Caller, assert_refused
 from checkpoint_samples import CONFIG, WEIGHTS, fingerprint, make_good, names_in
 
-from heedful.checkpoints import catalog
+from heedful.checkpoints import catalog, finding
 from heedful.errors import RequestError, WorkError
 from hub_server import Hub, Repository, serve
 
@@ -231,3 +231,11 @@ def test_files_of_the_package_that_are_not_there_are_not_fetched(monkeypatch: py
     assert catalog.location("ours").is_relative_to(Path(catalog.__file__).parent)
     with pytest.raises(WorkError, match=r"ours: its files in .* are not those of the package; install heedful again"):
         catalog.get("ours")
+
+
+@pytest.mark.parametrize("name", ["heedful-tiny", "heedful-tiny-EN", "minilmm"])
+def test_a_name_that_is_nearly_one_is_not_looked_for_on_the_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding.hub, "fetch", lambda *_: Path("fetched"))
+    with pytest.raises(RequestError, match="did you mean"):
+        finding.find(name)
+    assert finding.find(f"me/{name}") == finding.find("me/heedful-tiny-en") == Path("fetched")

@@ -240,6 +240,15 @@ def test_the_hub_is_asked_for_them_too() -> None:
     assert sorted(choose_files("someone/something", names)) == ["config.json", HEADS_FILE, WEIGHTS]
 
 
+def test_the_hub_is_asked_for_all_files_of_translators() -> None:
+    marian = ["config.json", "generation_config.json", "pytorch_model.bin", "source.spm", "target.spm", "vocab.json"]
+    marian += ["target_vocab.json", "tokenizer_config.json"]
+    others = ["README.md", ".gitattributes", "metadata.json", "rust_model.ot", "tf_model.h5"]
+    assert sorted(choose_files("someone/opus-mt", marian + others)) == sorted(marian)
+    own = ["config.json", WEIGHTS, "tokenizer.json", "target/tokenizer.json", "bert/config.json", f"bert/{WEIGHTS}"]
+    assert sorted(choose_files("someone/mine", [*own, "target/notes.md"])) == sorted(own)
+
+
 def test_two_classifiers_of_which_neither_is_the_main_one(tmp_path: Path) -> None:
     new = {name: NewHead("linear", ("a", "b")) for name in ("mood", "topic")}
     write_model(tmp_path / "a", make("bert", tmp_path, new))

@@ -20,12 +20,14 @@ from heedful.data import disk
 from heedful.data.corpus import documents as reading
 from heedful.data.corpus import writing
 from heedful.data.corpus.documents import Source, find_separator, read_documents
-from heedful.data.corpus.finding import find_sources
+from heedful.data.corpus.finding import find_sources, refuse_unused
 from heedful.data.corpus.sentences import split_sentences
 from heedful.data.corpus.shards import ARRAYS, Corpus, fingerprint_of, verify
 from heedful.data.corpus.writing import describe_sources, write_corpus
 from heedful.errors import RequestError, WorkError
+from heedful.objectives.corpora import CorpusText
 from heedful.objectives.sharding import shard_corpus
+from heedful.storage.shared import SharedStore
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_bpe
 from heedful.training.run import execute
@@ -120,6 +122,8 @@ def test_mistakes_are_one_sentence(tmp_path, monkeypatch):
     ):
         with pytest.raises(RequestError, match=words):
             texts_of(tmp_path / name)
+    with pytest.raises(RequestError, match=r"separator = 'line' is for files of lines, and there is none in rows"):
+        refuse_unused(find_sources([str(tmp_path / "rows.jsonl")], "line", None), "line", None)
     monkeypatch.setattr(disk, "LONGEST", 1000)
     (tmp_path / "line.txt").write_text("x" * 5000)
     with pytest.raises(RequestError, match="line 1, is longer than"):
@@ -385,3 +389,14 @@ def test_a_run_does_not_go_on_with_another_byte_in_a_shard(tmp_path):
     (out / "tokens-00000.npy").write_bytes(content)
     short = corpus_recipe(out, {"kind": "mask"}, tokenizer=tokenizer, steps=2)
     assert execute(short, 7, tmp_path / "short", quiet=True)["state"] == "done"
+
+
+def test_how_files_are_read_may_concern_some_of_the_sets_alone(tmp_path):
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"body": "one {i}."}}\n' for i in range(30)))
+    (tmp_path / "dev.txt").write_text("two.\n\nthree.\n")
+    recipe = corpus_recipe(tmp_path / "rows.jsonl", {"kind": "causal"})
+    data = recipe.data.model_copy(update={"text": "body", "separator": "line", "dev": str(tmp_path / "dev.txt")})
+    text = CorpusText(data, SharedStore(tmp_path / "shared"))
+    assert [source.path.name for some in text.sources.values() for source in some] == ["rows.jsonl", "dev.txt"]
+    with pytest.raises(RequestError, match=r"text = 'body' is a key of JSONL"):
+        CorpusText(data.model_copy(update={"corpus": str(tmp_path / "dev.txt")}), SharedStore(tmp_path / "other"))

@@ -58,7 +58,7 @@ def run(world: Path, out: str, names: list[str], how: str = "full", **study: Any
 
 
 def test_models_of_fresh_seeds_are_missed_before_the_first_run(world: Path) -> None:
-    with pytest.raises(RequestError, match=r"none for seed 2, .* fresh seeds 2, 3, 4; make those .*final_seeds"):
+    with pytest.raises(RequestError, match=r"words-seed2.* fresh seeds 2, 3, 4: make their .*final_seeds"):
         run(world, "chosen", models(world, "words"), test="chosen")
     assert not list((world / "chosen").glob("runs/*"))
 

@@ -298,9 +298,35 @@ def test_a_wrong_setting_is_refused_with_its_file_and_key(
             (directory / file).write_text(json.dumps({key: value}))
         translator = loaded(directory)
         for options in ({}, {"temperature": 1.0}):
+            if options and key in ("do_sample", "num_beam_groups", "diversity_penalty"):
+                continue  # who says how tokens are drawn has overruled them
             with pytest.raises(RequestError) as refused:
                 translator.translate(SOURCES, **options)
             assert str(refused.value).startswith(f"{directory / file}: {words}")
+
+
+def test_the_caller_overrules_how_the_model_would_choose_tokens(peer_directory: Path, tmp_path: Path) -> None:
+    usual, drawn = {"beam": 3}, {"temperature": 0.7, "seed": 3}
+    shutil.copytree(peer_directory, tmp_path / "said")
+    path = tmp_path / "said/generation_config.json"
+    path.write_text(json.dumps({"max_length": 20}))
+    plain = loaded(tmp_path / "said")
+    path.write_text(json.dumps({"max_length": 20, "do_sample": True}))
+    translator = loaded(tmp_path / "said")
+    for options in (usual, drawn):
+        assert translator.translate(SOURCES, **options).texts == plain.translate(SOURCES, **options).texts
+    path.write_text(json.dumps({"max_length": 20, "do_sample": True, "num_beam_groups": 2}))
+    translator = loaded(tmp_path / "said")
+    assert translator.translate(SOURCES, **drawn).texts == plain.translate(SOURCES, **drawn).texts
+    with pytest.raises(RequestError, match="num_beam_groups = 2 changes decoding"):
+        translator.translate(SOURCES, **usual)
+
+
+def test_what_config_json_says_beside_the_other_file_is_left_alone(peer_directory: Path, tmp_path: Path) -> None:
+    shutil.copytree(peer_directory, tmp_path / "said")
+    in_config(tmp_path / "said", {"no_repeat_ngram_size": 3})
+    (tmp_path / "said/generation_config.json").write_text(json.dumps({"max_length": 30}))
+    assert max(map(len, loaded(tmp_path / "said").translate(SOURCES).tokens)) <= 29  # and it is not refused
 
 
 NEW_KEYS: dict[str, Any] = {

@@ -38,7 +38,8 @@ def find(source: str | Path, revision: str | None = None) -> Path:
         if revision is not None:
             raise RequestError(f"{name}: a named model has no revisions; leave revision out.")
         return catalog.get(name)
-    if near := difflib.get_close_matches(name.lower(), catalog.CATALOG, 1, cutoff=0.8):
+    near = [] if "/" in name else difflib.get_close_matches(name.lower(), catalog.CATALOG, 1, cutoff=0.8)
+    if near:
         raise RequestError(f"{name}: there is no such directory, and no model of that name; did you mean {near[0]}?")
     if isinstance(source, Path) or not hub.is_hub_id(name):
         raise RequestError(f"{source}: there is no such directory, and a hub id looks like owner/name.")

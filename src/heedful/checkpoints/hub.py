@@ -12,6 +12,7 @@ from heedful.hub_client import quietly, say
 _SMALL = re.compile(
     r"(config|tokenizer|tokenizer_config|special_tokens_map|vocab|added_tokens)\.json|vocab\.txt|merges\.txt|bpe\.codes"
     r"|heads\.safetensors|adapters/[^/]+/[^/]+\.(json|safetensors)"
+    r"|generation_config\.json|target_vocab\.json|(source|target)\.spm|(target|bert)/[^/]+\.(json|txt|spm|safetensors)"
 )
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 _SHARDED = re.compile(r"model\.safetensors\.index\.json|model-\d+-of-\d+\.safetensors")

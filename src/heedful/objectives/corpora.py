@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.data.corpus.documents import Source, all_documents, refuse_no_text
-from heedful.data.corpus.finding import find_sources
+from heedful.data.corpus.finding import find_sources, refuse_unused
 from heedful.data.corpus.shards import DESCRIPTION, Corpus, fingerprint_of, verify
 from heedful.data.corpus.writing import describe_sources, write_corpus
 from heedful.errors import RequestError
@@ -66,6 +66,8 @@ class CorpusText:
             for name, names in named.items()
             if self.prepared[name] is None
         }
+        if self.sources:
+            refuse_unused([s for some in self.sources.values() for s in some], data.separator, data.text)
         keys = {"corpora": named, "separator": data.separator, "text": data.text}
         self.described: dict[str, list[dict[str, Any]]] = store.json(
             keys, "data", lambda: {name: describe_sources(some) for name, some in self.sources.items()}

@@ -10,7 +10,7 @@ import numpy as np
 from heedful.checkpoints.families import FAMILIES
 from heedful.checkpoints.finding import find
 from heedful.data.corpus.documents import all_documents, refuse_no_text
-from heedful.data.corpus.finding import find_sources
+from heedful.data.corpus.finding import find_sources, refuse_unused
 from heedful.data.corpus.shards import Corpus
 from heedful.data.corpus.writing import Watch, describe_sources, refuse_strangers, write_corpus
 from heedful.errors import RequestError, WorkError
@@ -51,6 +51,7 @@ def shard_corpus(
     for source in sources:
         if source.path.is_dir():
             raise RequestError(f"{source.path} is a folder; name files.")
+    refuse_unused(sources, separator, text)
     described = describe_sources(sources)
     make_directory(out)
     refuse_strangers(out)

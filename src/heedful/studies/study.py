@@ -11,6 +11,7 @@ from typing import Any
 
 from heedful.checkpoints.adapters import find_adapter
 from heedful.checkpoints.finding import find, fingerprint
+from heedful.checkpoints.hub import is_hub_id
 from heedful.errors import RequestError, WorkError
 from heedful.objectives.protocol import Objective
 from heedful.recipes.reading import make_recipe, same_recipe
@@ -241,12 +242,15 @@ def _refuse_missing_models(plan: StudyPlan) -> None:
     for setting in plan.settings:
         model = setting.recipe.model
         for seed in plan.fresh_seeds if "{seed}" in (model.name or "") else ():
+            name = str(model.name_for(seed))
+            if is_hub_id(name) and not Path(name).exists():
+                continue  # on the hub, which is not asked before it must be
             try:
-                find(str(model.name_for(seed)), model.revision)
-            except RequestError:
+                find(name, model.revision)
+            except RequestError as error:
                 raise RequestError(
-                    f"{model.name}: there is none for seed {seed}, and what is chosen is tested with the fresh seeds "
-                    f"{', '.join(map(str, plan.fresh_seeds))}; make those models, set study.final_seeds to fewer, or "
+                    f"{str(error).rstrip('.')}. What is chosen is tested with the fresh seeds "
+                    f"{', '.join(map(str, plan.fresh_seeds))}: make their models, set study.final_seeds to fewer, or "
                     'study.test = "all" to test each setting with its own seeds.'
                 ) from None
 

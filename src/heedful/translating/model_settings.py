@@ -1,6 +1,6 @@
 """How a model is meant to be decoded: what its directory says, checked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,9 +45,13 @@ class ModelSettings:
         return "early" if self.early_stopping else "heuristic"
 
 
-def read_settings(checkpoint: TranslatorCheckpoint) -> ModelSettings:
-    """What decoding could not do is refused, with the file and the key that say it."""
-    said = {key: value for key in (*_CHECKS, *NEUTRAL) if (value := checkpoint.setting(key)) is not None}
+def read_settings(checkpoint: TranslatorCheckpoint, overruled: Collection[str] = ()) -> ModelSettings:
+    """What decoding could not do is refused, with the file and the key that say it, unless the caller's own wishes
+    overrule it."""
+    said = {key: value for key in _CHECKS if (value := checkpoint.setting(key)) is not None}
+    # as in `transformers`, what config.json may hold of these is read only where there is no generation_config.json
+    others = checkpoint.generation or {key: checkpoint.setting(key) for key in NEUTRAL}
+    said |= {key: others[key] for key in NEUTRAL if key not in overruled and others.get(key) is not None}
     for key, value in said.items():
         if wrong := _CHECKS[key](value, checkpoint) if key in _CHECKS else _not_neutral(key, value):
             raise RequestError(

@@ -61,7 +61,7 @@ def longest_sides(checkpoint: TranslatorCheckpoint) -> tuple[int, int]:
 
 def decide(checkpoint: TranslatorCheckpoint, wanted: Wanted) -> Decoding:
     """What is asked for and cannot be is refused."""
-    said, end_id = read_settings(checkpoint), checkpoint.end_id
+    said, end_id = read_settings(checkpoint, _overruled(wanted)), checkpoint.end_id
     most = wanted.max_length
     longest_source, longest_target = longest_sides(checkpoint)
     if isinstance(checkpoint.model, DecoderOnly):
@@ -89,6 +89,13 @@ def decide(checkpoint: TranslatorCheckpoint, wanted: Wanted) -> Decoding:
     elif isinstance(method, Beam):
         method, banned = replace(method, banned=banned), frozenset()
     return Decoding(method, limits, Rules(banned, end_id, end_after, most - 1 if forced else None), longest_source)
+
+
+def _overruled(wanted: Wanted) -> frozenset[str]:
+    """The model's settings that mean nothing where the caller says how tokens are chosen."""
+    if any(value is not None for value in (wanted.temperature, wanted.top_k, wanted.top_p)):
+        return frozenset({"do_sample", "num_beam_groups", "diversity_penalty"})
+    return frozenset({"do_sample"} if wanted.beam is not None else ())
 
 
 @contextlib.contextmanager
