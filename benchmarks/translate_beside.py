@@ -28,7 +28,7 @@ TESTS = ("test",)
 
 
 def settings(options: argparse.Namespace, directory: Path, updates: int, mark: int, test: str = "test") -> Path:
-    """Blocks that normalise first, which is what trains best there with few updates, and the recipe's dropout."""
+    """Blocks that normalise first, and the recipe's dropout."""
     return joeynmt_settings(
         options.folder, directory, options.seed, test, dropout=0.2, tokens=options.tokens, lr=options.lr,
         warmup=max(1, updates // 10), norm="pre", activation="relu", epochs=1000, updates=updates, mark=mark,

@@ -144,6 +144,7 @@ def test_where_files_come_apart_is_found_by_length(lost: int, seed: int, tmp_pat
 @pytest.mark.parametrize("order", ["unrelated", "shuffled", "drifting", "lost at the end", "lost in two places"])
 def test_no_place_is_named_where_none_is_sure(order: str, lost: int) -> None:
     draw = random.Random(lost)
+    assert find_loss(["e"] * lost, []) is None
     for count in (12, 30, 100, 400, 1500) * 4:
         lengths = [draw.randint(3, 80) for _ in range(count + lost)]
         others = [draw.randint(3, 80) for _ in range(count)]

@@ -130,7 +130,8 @@ def join() -> Processes:
 
 
 def _leave() -> None:
-    """Ends the threads of the group before the interpreter goes: one that is still at work then aborts the process."""
+    """Ends the threads of the group before the interpreter goes, in which one that is still at work may abort the
+    process."""
     with contextlib.suppress(Exception):  # others may have left already
         dist.destroy_process_group()
 

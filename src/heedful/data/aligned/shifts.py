@@ -76,6 +76,8 @@ def find_loss(more: Sequence[str], fewer: Sequence[str]) -> int | None:
     the sides: there the shorter one lost its lines. None if that is not sure, or if they fit as they stand to the
     end."""
     d, n = len(more) - len(fewer), len(fewer)
+    if n < _FEWEST:
+        return None
     a_m, b_n = (np.log1p([len(text) for text in side]) for side in (more, fewer))
     own_n, other_n = a_m[:n], a_m[d:]
     usual = np.median(a_m) - np.median(b_n)
