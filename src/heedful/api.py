@@ -26,7 +26,7 @@ from heedful.evaluation.calibration import apply as probabilities
 from heedful.evaluation.tfidf import TfidfModel
 from heedful.findings import Study
 from heedful.generating import Generated, OnText, Writer
-from heedful.models.adapters import Merged, activate, head_through, merge, unmerge
+from heedful.models.adapters import Merged, activate, merge, unmerge
 from heedful.models.batch import Batch, pad
 from heedful.models.composition import Average, Composition, Fuse, Stack, parse_composition, parts_of
 from heedful.models.shape import HeadKind, Shape, main_head
@@ -257,7 +257,8 @@ class Model:
         segments = self.shape.segments > 1
         items = make_texts(self.tokenizer, first, second or None, self.max_length, segments=segments)
         with evaluating(self.transformer):
-            found = text_weights(self._reader, items)
+            assert self.active is not None
+            found = text_weights(self._reader, items, self.active)
         none = np.empty((0, 0, len(fuses[0].names)), dtype=np.float32)
         weights = np.stack([w.numpy() for w in found.values()], axis=1) if found else none
         return FusionWeights(fuses[0].names, tuple(found), weights)
@@ -334,12 +335,13 @@ class Model:
         tokenizer = self.tokenizer
         scores = np.empty((len(texts), len(labels)))
         cut = 0
-        through = head_through(self.transformer, name, _composed(adapters))
-        with torch.inference_mode(), evaluating(self.transformer), through:
+        composed = _composed(adapters)
+        self.transformer.through(name, composed)  # adapters through which it cannot read are refused first
+        with torch.inference_mode(), evaluating(self.transformer):
             for start in range(0, len(texts), _WINDOW):
                 if towers or shape.chunked:
                     items = self._items(towers, texts[start : start + _WINDOW])
-                    scores[start : start + _WINDOW] = self._reader.all_scores(items, name, batch_size).numpy()
+                    scores[start : start + _WINDOW] = self._reader.all_scores(items, name, batch_size, composed).numpy()
                     cut += sum(item.truncated for item in items)
                     continue
                 window = tokenizer.encode(texts[start : start + _WINDOW], self.max_length)
@@ -348,7 +350,9 @@ class Model:
                         raise RequestError(f"row {row} of the texts has no tokens, so it has no answer; leave it out.")
                     cut += tokens.truncated
                 for rows, batch in self._batches(window, batch_size):
-                    scores[[start + r for r in rows]] = self.transformer(name, batch).cpu().double().numpy()
+                    scores[[start + r for r in rows]] = (
+                        self.transformer(name, batch, adapters=composed).cpu().double().numpy()
+                    )
         if raw:
             scores *= shape.temperature
         return Predictions.of_scores(labels, scores, cut)
@@ -435,7 +439,8 @@ class Model:
         return pad([t.ids for t in tokens], segments, self.shape.pad_id, device)
 
     def _pooled(self, batch: Batch, pooling: Pooling) -> Tensor:
-        return self.transformer.features("pooled" if pooling == "cls" else pooling, batch)
+        reads = "pooled" if pooling == "cls" else pooling
+        return self.transformer.features(reads, batch, adapters=self.transformer.through(None))
 
 
 class WordModel:

@@ -13,7 +13,6 @@ from heedful.decoding.finished import Hypothesis
 from heedful.decoding.generate import Continuation, Reason, generate
 from heedful.decoding.settings import Beam, Limits, Sampling
 from heedful.errors import RequestError
-from heedful.models.adapters import head_through
 from heedful.models.composition import Composition
 from heedful.models.next_token import NextToken
 from heedful.models.transformer import evaluating
@@ -143,9 +142,8 @@ class Writer:
         return ids[0]
 
     def check_adapters(self, adapters: Composition | None) -> None:
-        """Refuses those through which the head cannot read, which `write` would do when it begins."""
-        with head_through(self.transformer, self.head, adapters):
-            pass
+        """Refuse adapters through which the head cannot read, before any work begins."""
+        self.transformer.through(self.head, adapters)
 
     def write(
         self,
@@ -166,8 +164,8 @@ class Writer:
         device = self.transformer.body.embeddings.token.weight.device
         drawn: dict[int, Continuation] = {}
         found: dict[int, list[Hypothesis]] = {}
-        with evaluating(self.transformer), head_through(self.transformer, self.head, adapters):
-            read = NextToken(self.transformer, self.head)
+        with evaluating(self.transformer):
+            read = NextToken(self.transformer, self.head, adapters)
             for at in range(0, len(order), batch_size):
                 rows = order[at : at + batch_size]
                 ids, numbers = [prompts[row].ids for row in rows], [first_row + row for row in rows]

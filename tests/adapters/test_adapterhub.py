@@ -17,9 +17,10 @@ from heedful.checkpoints.adapters import open_adapter, put_adapter, put_fusion
 from heedful.checkpoints.directory import Checkpoint, read_model
 from heedful.checkpoints.families import FAMILIES
 from heedful.errors import RequestError
-from heedful.models.adapters import BottleneckShape, activate, watch_fusion
+from heedful.models.adapters import BottleneckShape, FusionWeights, activate, in_use
 from heedful.models.batch import Batch
 from heedful.models.composition import Average, Composition, Fuse, Stack
+from heedful.models.transformer import Transformer
 from heedful.nn.adapters import Fusion
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -71,11 +72,22 @@ def prepare(case: dict[str, Any]) -> Checkpoint:
     return checkpoint
 
 
-def outputs(checkpoint: Checkpoint, given: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+def _task_scores(transformer: Transformer, batch: Batch) -> Tensor:
+    return transformer("task", batch, adapters=transformer.active)
+
+
+def outputs(
+    checkpoint: Checkpoint, given: dict[str, Tensor], seen: FusionWeights | None = None
+) -> tuple[Tensor, Tensor | None]:
     segments = given.get("token_type_ids")
     batch = Batch(given["input_ids"], given["attention_mask"].bool(), segments)
-    states = checkpoint.transformer.body(batch).last
-    return states, checkpoint.transformer("task", batch) if "task" in checkpoint.transformer.heads else None
+    through = (
+        checkpoint.transformer.through(None)
+        if seen is None
+        else in_use(checkpoint.transformer, checkpoint.transformer.active, seen)
+    )
+    states = checkpoint.transformer.body(batch, adapters=through).last
+    return states, _task_scores(checkpoint.transformer, batch) if "task" in checkpoint.transformer.heads else None
 
 
 def their_gradients(checkpoint: Checkpoint, case: dict[str, Any]) -> dict[str, Tensor | None]:
@@ -155,8 +167,9 @@ def test_a_mean_is_a_mean(answers: dict[str, dict[str, Tensor]]) -> None:
 def test_the_weights_of_a_fusion_and_its_penalty(name: str, answers: dict[str, dict[str, Tensor]]) -> None:
     case, given = next(c for c in CASES["cases"] if c["name"] == name and c["family"] == "bert"), answers["bert"]
     checkpoint = prepare(case)
-    with torch.no_grad(), watch_fusion(checkpoint.transformer) as seen:
-        outputs(checkpoint, given)
+    seen: FusionWeights = {}
+    with torch.no_grad():
+        outputs(checkpoint, given, seen)
     real, compared = given["attention_mask"].bool(), 0
     for (place, layer), weights_btn in seen.items():
         theirs = given[f"{name}/attention/{layer}/{'mh_adapter' if place == 'attention' else 'output_adapter'}"]

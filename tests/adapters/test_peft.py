@@ -194,7 +194,7 @@ def test_several_at_once_add_up(tmp_path: Path) -> None:
     def states(composition: Any) -> torch.Tensor:
         activate(model.transformer, composition)
         with torch.no_grad():
-            return model.transformer.body(batch).last
+            return model.transformer.body(batch, adapters=model.transformer.through(None)).last
 
     from heedful.models.composition import Average, Stack
 

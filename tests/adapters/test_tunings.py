@@ -114,9 +114,10 @@ def test_at_first_they_change_nothing(name: str, world: dict[str, Any], tmp_path
     reader, items = parts.tuning.reader, parts.objective.items["dev"]
     parts.tuning.train(False)
     with torch.no_grad():
-        reader.scores(items, "classify")
-        assert parts.tuning.transformer.active is not None
-        assert torch.equal(reader.features(items, "mean"), TextReader(body, reader.device).features(items, "mean"))
+        through = parts.tuning.transformer.through("classify")
+        assert through is not None
+        plain = TextReader(body, reader.device).features(items, "mean")
+        assert torch.equal(reader.features(items, "mean", through), plain)
 
 
 def assembled(world: dict[str, Any], tuning: dict[str, Any], folder: Path, **tables: Any) -> Any:

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heedful.nn.adapters import LowRank, QueryKeyValueDelta
-from heedful.nn.attention import Attend, MemoryAttention, MultiHeadAttention, dot_product, fused_dot_product
+from heedful.nn.attention import (
+    Attend,
+    AttentionChanges,
+    MemoryAttention,
+    MultiHeadAttention,
+    dot_product,
+    fused_dot_product,
+)
 from heedful.nn.masks import block_mask, causal_mask, padding_mask
 from heedful.nn.positions import RotaryAttention, rotate, sinusoidal
 
@@ -183,11 +190,10 @@ def test_a_low_rank_change_is_on_every_path() -> None:
     for delta in (apart, at_once):
         layer = MultiHeadAttention(8, 2).double()
         before = layer(x)[0]
-        layer.qkv.delta = delta
-        changed = layer(x)[0]
+        changes = AttentionChanges(delta)
+        changed = layer(x, changes=changes)[0]
         assert not torch.allclose(changed, before, atol=1e-3)
-        assert torch.allclose(layer(x[:, :2], x)[0], changed[:, :2], atol=1e-12)
-        layer.qkv.delta = None
+        assert torch.allclose(layer(x[:, :2], x, changes=changes)[0], changed[:, :2], atol=1e-12)
         with torch.no_grad():  # the same as a change of the weights
             if delta is at_once:
                 layer.qkv.weight += parts["qkv"].product()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.adapters import Adapted, Bottleneck
 from heedful.nn.attention import Attend, MemoryAttention, MultiHeadAttention
-from heedful.nn.blocks import FUSED, REFERENCE, Block, FeedForward
+from heedful.nn.blocks import FUSED, REFERENCE, Block, BlockAdapters, FeedForward
 from heedful.nn.embeddings import Embeddings
 from heedful.nn.heads import LinearHead, MaskedWordHead, Pooler, TwoLayerHead
 from heedful.nn.masks import causal_mask, padding_mask
@@ -110,11 +110,12 @@ def test_a_slot_takes_an_adapter_without_patching(kind: type[PostNorm]) -> None:
     before, names = block(x)[0], set(block.state_dict())
     adapter = Bottleneck(8, 2, torch.relu).double()
     adapter.draw(torch.Generator().manual_seed(0), "zero")
-    block.around_feed_forward.slot = Adapted((adapter,))
-    assert torch.equal(block(x)[0], before)
-    assert set(block.state_dict()) == names  # what stands in a slot is not the body's
+    adapted = BlockAdapters(feed_forward=Adapted((adapter,)))
+    assert torch.equal(block(x, adapters=adapted)[0], before)
+    assert set(block.state_dict()) == names  # an adapter's weights are not the body's
     nn.init.normal_(adapter.up.weight)
-    after = block(x)[0]
+    after = block(x, adapters=adapted)[0]
+    assert torch.equal(block(x)[0], before)
     h = block.around_attention.leave(block.attention(block.around_attention.enter(x))[0], x)
     y = block.feed_forward(block.around_feed_forward.enter(h))
     norm = block.around_feed_forward.norm if kind is PostNorm else nn.Identity()

@@ -181,7 +181,7 @@ def test_a_memory_is_looked_at_through_a_rectangle() -> None:
     memory = Memory(torch.randn(1, 7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
     states = body(Batch(torch.tensor([[3, 4, 5, 6]])), everything=True, memory=memory)
     rows, columns = ([Token(name, name, 0) for name in names] for names in ("abcd", "pqrstuv"))
-    (own, crossed), notes = view_states(states, rows, columns, score=states.last[0, -1].sum() ** 2)
+    (own, crossed), notes = view_states(states, rows, columns, score=states.last[0, -1, 0] ** 2)
     assert notes == []
     assert (own.kind, own.weights.shape, own.rollout.shape) == ("self", (2, 2, 4, 4), (2, 4, 4))
     assert (crossed.kind, crossed.weights.shape, crossed.rollout.shape) == ("memory", (2, 2, 4, 7), (2, 4, 7))

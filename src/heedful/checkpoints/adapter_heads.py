@@ -30,8 +30,9 @@ from heedful.checkpoints.tensors import (
 from heedful.errors import RequestError
 from heedful.models.adapters import LowRankShape, as_the_body
 from heedful.models.composition import Composition, parse_composition
+from heedful.models.modules import lay_out
 from heedful.models.shape import Head, Shape
-from heedful.models.transformer import Transformer, lay_out, make_head
+from heedful.models.transformer import Transformer, make_head
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.blocks import FUSED
 from heedful.nn.heads import Reads

@@ -27,7 +27,7 @@ from heedful.checkpoints.heads import HEADS_FILE, NewHead, StoredHead
 from heedful.checkpoints.sentences import POOLING_FOLDER, SENTENCE_FILES, sentence_files
 from heedful.checkpoints.tensors import SAFETENSORS, NoInit, Stored, existing, open_file, open_tensors
 from heedful.errors import RequestError
-from heedful.models.adapters import activate, use_adapters
+from heedful.models.adapters import activate, in_use, parsed
 from heedful.models.shape import Shape, main_head
 from heedful.models.transformer import Transformer
 from heedful.nn.blocks import FUSED, Kernels
@@ -168,13 +168,13 @@ def _use_adapters(path: Path, transformer: Transformer) -> None:
     """Those of the main head, once it is sure that those of every head are there."""
     for name, head in transformer.head_shapes.items():
         try:
-            use_adapters(transformer, head)
+            in_use(transformer, parsed(head.adapters))
         except RequestError as error:
             raise RequestError(f"{path}: heedful.heads.{name}.adapters: {error}") from None
     main = main_head(transformer.head_shapes)
     activate(transformer, None)
     if main is not None:
-        use_adapters(transformer, transformer.head_shapes[main])
+        activate(transformer, parsed(transformer.head_shapes[main].adapters))
 
 
 def _plain_names(directory: Path, family: Family, stored: Mapping[str, Stored]) -> dict[str, Stored]:

@@ -15,8 +15,8 @@ from heedful.checkpoints.config import listed, shown
 from heedful.checkpoints.dialect import SLOTS, Entry, Family
 from heedful.checkpoints.tensors import SAFETENSORS, Stored
 from heedful.errors import RequestError
+from heedful.models.modules import is_part_name
 from heedful.models.shape import Head, HeadKind, Shape
-from heedful.models.transformer import is_part_name
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.heads import Pairs, Reads
 from heedful.nn.recurrent import RecurrentKind, default_width

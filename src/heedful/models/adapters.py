@@ -1,22 +1,21 @@
-"""The adapters of a model: what each consists of, and how those in use are put into the slots of its blocks.
+"""The adapters of a model: what each consists of, and what a pass is given of those that it uses (`in_use`).
 
-A model owns its adapters and fusions by name (`Transformer.adapters`, `Transformer.fusions`); the slots only refer to
-those that are in use. Nothing of the body is changed but by `merge`, which can be undone to the bit.
+A model owns its adapters and fusions by name (`Transformer.adapters`, `Transformer.fusions`). Using them changes
+nothing; only `merge` changes the body, and `unmerge` undoes that to the bit.
 """
 
-import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import RequestError
 from heedful.models.composition import Average, Composition, Fuse, names_of, parse_composition, parts_of
-from heedful.models.shape import Head, Shape
-from heedful.models.transformer import Transformer, is_part_name, lay_out
+from heedful.models.modules import is_part_name, lay_out
+from heedful.models.shape import Shape
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.adapters import (
     Adapted,
@@ -33,16 +32,20 @@ from heedful.nn.adapters import (
     QueryKeyValueDelta,
     Scaling,
 )
-from heedful.nn.attention import MultiHeadAttention
-from heedful.nn.blocks import Block
+from heedful.nn.attention import AttentionChanges, MultiHeadAttention
+from heedful.nn.blocks import Block, BlockAdapters
 from heedful.nn.linear import Linear
 from heedful.nn.norms import Slot, add
 from heedful.nn.synthesizer import Synthesizer
 
+if TYPE_CHECKING:  # which has them
+    from heedful.models.transformer import Transformer
+
 Place = Literal["attention", "feed_forward"]
 PLACES: tuple[Place, ...] = ("attention", "feed_forward")
 MapName = Literal["query", "key", "value", "qkv", "attention-output", "up", "down"]
-MAPS: tuple[MapName, ...] = ("query", "key", "value", "qkv", "attention-output", "up", "down")
+FusionWeights = dict[tuple[Place, int], Tensor]
+"""The weights (b, t, n) of each fusion in use, by place and layer."""
 _THIRDS: dict[str, int | None] = {"query": 0, "key": 1, "value": 2, "qkv": None}
 
 
@@ -157,7 +160,7 @@ def lowest_layer(shape: AdapterShape, layers: int) -> int:
     return min(standing, default=layers)
 
 
-def add_adapter(transformer: Transformer, name: str, shape: AdapterShape) -> nn.Module:
+def add_adapter(transformer: "Transformer", name: str, shape: AdapterShape) -> nn.Module:
     """Makes room for an adapter, whose weights are still to be drawn or read; it is not in use yet."""
     _refuse_taken(transformer, name)
     if lowest_layer(shape, transformer.shape.layers) >= transformer.shape.layers:
@@ -169,7 +172,7 @@ def add_adapter(transformer: Transformer, name: str, shape: AdapterShape) -> nn.
     return module
 
 
-def _refuse_taken(transformer: Transformer, name: str) -> None:
+def _refuse_taken(transformer: "Transformer", name: str) -> None:
     if not is_part_name(name) or len(name) > 100 or any(c in ",()*/\\" or c.isspace() for c in name):
         raise RequestError(
             f"{str(name)[:100]!r} is no name for an adapter; use a short word without dots, spaces or commas."
@@ -217,7 +220,7 @@ def _low_rank(body: Shape, shape: LowRankShape) -> nn.Module:
     return layers
 
 
-def add_fusion(transformer: Transformer, shape: FusionShape) -> nn.Module:
+def add_fusion(transformer: "Transformer", shape: FusionShape) -> nn.Module:
     """Makes room for a fusion of adapters that are there, whose weights are still to be drawn or read."""
     fuse = Fuse(*shape.names)
     _check_together(transformer, fuse)
@@ -240,14 +243,14 @@ def _fusion(width: int, s: FusionShape) -> Fusion:
     return Fusion(width, s.query, s.key, s.value, s.query_before, s.residual_before, s.dropout)
 
 
-def remove_adapter(transformer: Transformer, name: str) -> None:
+def remove_adapter(transformer: "Transformer", name: str) -> None:
     """Of a model in which it is not in use."""
     if transformer.active is not None and name in names_of(transformer.active):
         raise RequestError(f"adapter {name!r} is in use; activate others, or none, first.")
     del transformer.adapters[name], transformer.adapter_shapes[name]
 
 
-def draw_adapter(transformer: Transformer, name: str, generator: torch.Generator) -> None:
+def draw_adapter(transformer: "Transformer", name: str, generator: torch.Generator) -> None:
     shape = transformer.adapter_shapes[name]
     for module in transformer.adapters[name].modules():
         if isinstance(module, Bottleneck) and isinstance(shape, BottleneckShape):
@@ -256,65 +259,57 @@ def draw_adapter(transformer: Transformer, name: str, generator: torch.Generator
             module.draw(generator)
 
 
-def draw_fusion(transformer: Transformer, name: str, generator: torch.Generator) -> None:
+def draw_fusion(transformer: "Transformer", name: str, generator: torch.Generator) -> None:
     for module in transformer.fusions[name].modules():
         if isinstance(module, Fusion):
             module.draw(generator, transformer.fusion_shapes[name].value_is_identity)
 
 
-def as_the_body(transformer: Transformer, module: nn.Module) -> nn.Module:
+def as_the_body(transformer: "Transformer", module: nn.Module) -> nn.Module:
     """Where and in which precision the body is; what is not in memory yet stays so."""
     table = transformer.body.embeddings.token.weight
     meta = any(p.is_meta for p in module.parameters())
     return module.to(None if meta else table.device, table.dtype).train(transformer.training)
 
 
-def _device(transformer: Transformer) -> torch.device:
+def _device(transformer: "Transformer") -> torch.device:
     return transformer.body.embeddings.token.weight.device
 
 
 # Which are in use
 
 
-def activate(transformer: Transformer, composition: Composition | None) -> None:
-    """From now on these adapters are in use, and no others; None: none at all."""
-    if composition == transformer.active:
-        return
-    if composition is not None:
-        check_composition(transformer, composition)
-    for layer, module in enumerate(transformer.body.blocks):
-        block = cast(Block, module)
-        _put_deltas(block, _low_rank_parts(transformer, composition, layer))  # refused, if at all, in the first
-        block.around_attention.slot = _slot(transformer, composition, "attention", layer)
-        block.around_feed_forward.slot = _slot(transformer, composition, "feed_forward", layer)
+def activate(transformer: "Transformer", composition: Composition | None) -> None:
+    """Make these the adapters through which texts are read where no head says which; None: none at all."""
+    in_use(transformer, composition)  # what cannot be used is refused
     transformer.active = composition
 
 
-def use_adapters(transformer: Transformer, head: Head) -> None:
-    """Those that belong to the head, and no others."""
-    activate(transformer, _parsed(head.adapters))
-
-
 @functools.cache
-def _parsed(adapters: str) -> Composition | None:
+def parsed(adapters: str) -> Composition | None:
+    """Return a head's adapters, as `Head.adapters` writes them."""
     return parse_composition(adapters) if adapters else None
 
 
-@contextlib.contextmanager
-def head_through(transformer: Transformer, head: str, composition: Composition | None) -> Iterator[None]:
-    """While inside, the head reads through these adapters, or through its own if None; then all is as it was."""
-    active, shape = transformer.active, transformer.head_shapes[head]
-    try:
-        if composition is not None:
-            transformer.head_shapes[head] = replace(shape, adapters=str(composition))
-        use_adapters(transformer, transformer.head_shapes[head])
-        yield
-    finally:
-        transformer.head_shapes[head] = shape
-        activate(transformer, active)
+InUse = tuple[BlockAdapters, ...]
+"""The adapters that one pass uses, block by block. It refers to the model's modules and changes nothing of them."""
 
 
-def check_composition(transformer: Transformer, composition: Composition) -> None:
+def in_use(
+    transformer: "Transformer", composition: Composition | None, watch: FusionWeights | None = None
+) -> InUse | None:
+    """Return what a pass needs to read through these adapters. `watch`: where each pass leaves the weights of its
+    fusions."""
+    if composition is None:
+        return None
+    check_composition(transformer, composition)
+    return tuple(
+        _block_adapters(transformer, composition, layer, cast(Block, block), watch)
+        for layer, block in enumerate(transformer.body.blocks)
+    )
+
+
+def check_composition(transformer: "Transformer", composition: Composition) -> None:
     """Refuses what the model does not have, and what makes no sense together."""
     for name in names_of(composition):
         if name not in transformer.adapters:
@@ -337,7 +332,7 @@ def check_composition(transformer: Transformer, composition: Composition) -> Non
         raise RequestError(f"{composition}: a parallel adapter cannot be stacked with other bottlenecks.")
 
 
-def _check_together(transformer: Transformer, part: Fuse | Average) -> None:
+def _check_together(transformer: "Transformer", part: Fuse | Average) -> None:
     shapes = []
     for name in part.names:
         if name not in transformer.adapters:
@@ -359,10 +354,37 @@ def _check_together(transformer: Transformer, part: Fuse | Average) -> None:
             )
 
 
-def _slot(transformer: Transformer, composition: Composition | None, place: Place, layer: int) -> Slot:
+def _block_adapters(
+    transformer: "Transformer", composition: Composition, layer: int, block: Block, watch: FusionWeights | None
+) -> BlockAdapters:
+    parts = _low_rank_parts(transformer, composition, layer)
+    thirds = {_THIRDS[name]: parts.pop(name) for name in tuple(parts) if name in _THIRDS}
+    if thirds and not isinstance(block.attention, MultiHeadAttention):
+        raise RequestError(
+            "low-rank changes of queries, keys and values need attention that has them; remove these maps."
+        )
+    if "attention-output" in parts and "attention-output" not in _linear_maps(block):
+        raise RequestError("this kind of attention has no output map that could be changed; remove it from the maps.")
+    deltas = {name: LinearDelta(weighted) for name, weighted in parts.items()}
+    changes = None
+    if thirds or "attention-output" in deltas:
+        projections = QueryKeyValueDelta(thirds) if thirds else None
+        changes = AttentionChanges(projections, deltas.get("attention-output"))
+    return BlockAdapters(
+        _slot(transformer, composition, "attention", layer, watch),
+        _slot(transformer, composition, "feed_forward", layer, watch),
+        changes,
+        deltas.get("up"),
+        deltas.get("down"),
+    )
+
+
+def _slot(
+    transformer: "Transformer", composition: Composition, place: Place, layer: int, watch: FusionWeights | None
+) -> Slot:
     changes: list[Change] = []
     joined = True
-    for part in () if composition is None else parts_of(composition):
+    for part in parts_of(composition):
         first = transformer.adapter_shapes[names_of(part)[0]]
         if not isinstance(first, BottleneckShape) or not first.stands_at(place, layer):
             continue
@@ -370,10 +392,19 @@ def _slot(transformer: Transformer, composition: Composition | None, place: Plac
         here = cast("Sequence[Bottleneck]", standing)
         joined = first.joined
         if isinstance(part, Fuse):
-            changes.append(Fused(here, cast(Fusion, _at(transformer.fusions[part.name], place, layer))))
+            fused = Fused(here, cast(Fusion, _at(transformer.fusions[part.name], place, layer)))
+            changes.append(fused if watch is None else _watched(fused, watch, (place, layer)))
         else:
             changes.append(Averaged(here, part.weights) if isinstance(part, Average) else here[0])
     return Adapted(tuple(changes), joined) if changes else add
+
+
+def _watched(fused: Fused, watch: FusionWeights, key: tuple[Place, int]) -> Change:
+    def change(y: Tensor, x: Tensor, norm: nn.Module | None) -> Tensor:
+        watch[key] = fused.weights(y, x, norm).detach()
+        return fused(y, x, norm)
+
+    return change
 
 
 def _at(module: nn.Module, place: Place, layer: int) -> nn.Module:
@@ -384,11 +415,11 @@ Weighted = tuple[LowRank, float]
 
 
 def _low_rank_parts(
-    transformer: Transformer, composition: Composition | None, layer: int
+    transformer: "Transformer", composition: Composition, layer: int
 ) -> dict[str, tuple[Weighted, ...]]:
-    """By the name of the map, the low-rank changes in use in a layer, each with its weight."""
+    """Return, by the name of the map, the low-rank changes in use in a layer, each with its weight."""
     parts: dict[str, tuple[Weighted, ...]] = {}
-    for part in () if composition is None else parts_of(composition):
+    for part in parts_of(composition):
         weights = part.weights if isinstance(part, Average) else [1.0] * len(names_of(part))
         for name, weight in zip(names_of(part), weights, strict=True):
             if isinstance(transformer.adapter_shapes[name], LowRankShape):
@@ -397,16 +428,6 @@ def _low_rank_parts(
                 for map_name, module in maps.items():
                     parts[map_name] = (*parts.get(map_name, ()), (cast(LowRank, module), weight))
     return parts
-
-
-def _put_deltas(block: Block, parts: dict[str, tuple[Weighted, ...]]) -> None:
-    thirds = {_THIRDS[name]: some for name, some in parts.items() if name in _THIRDS}
-    if isinstance(block.attention, MultiHeadAttention):
-        block.attention.qkv.delta = QueryKeyValueDelta(thirds) if thirds else None
-    elif thirds:
-        raise RequestError("low-rank changes of queries, keys and values need attention that has them; leave them out.")
-    for name, linear in _linear_maps(block).items():
-        linear.delta = LinearDelta(parts[name]) if name in parts else None
 
 
 def _linear_maps(block: Block) -> dict[str, Linear]:
@@ -430,7 +451,7 @@ class Merged:
     """Those that read through the composition."""
 
 
-def merge(transformer: Transformer) -> Merged:
+def merge(transformer: "Transformer") -> Merged:
     """Adds the low-rank changes in use to the weights, each of which is rounded once. Those adapters are then no more,
     and the heads that read through them read the body as it is."""
     composition = transformer.active
@@ -441,7 +462,7 @@ def merge(transformer: Transformer) -> Merged:
             raise RequestError(
                 f"adapter {name!r} is a bottleneck, which cannot be a part of the weights; only LoRA can."
             )
-    others = [name for name, head in transformer.head_shapes.items() if _parsed(head.adapters) != composition]
+    others = [name for name, head in transformer.head_shapes.items() if parsed(head.adapters) != composition]
     kept = [name for name in transformer.adapters if name not in names_of(composition)]
     if others or kept:
         what = f"the head {others[0]!r}" if others else f"the adapter {kept[0]!r}"
@@ -472,7 +493,7 @@ def merge(transformer: Transformer) -> Merged:
     return Merged(composition, tuple(before), adapters, heads)
 
 
-def unmerge(transformer: Transformer, merged: Merged) -> None:
+def unmerge(transformer: "Transformer", merged: Merged) -> None:
     """The weights as they were, to the bit, and the adapters in use again."""
     taken = next((name for name in merged.adapters if name in transformer.adapters), None)
     if taken is not None:
@@ -489,36 +510,3 @@ def unmerge(transformer: Transformer, merged: Merged) -> None:
         if name in transformer.head_shapes:
             transformer.head_shapes[name] = replace(transformer.head_shapes[name], adapters=str(merged.composition))
     activate(transformer, merged.composition)
-
-
-# What fusion does
-
-
-@contextlib.contextmanager
-def watch_fusion(transformer: Transformer) -> Iterator[dict[tuple[Place, int], Tensor]]:
-    """While inside, every forward pass leaves the weights (b, t, n) of each fusion in use, by place and layer."""
-    seen: dict[tuple[Place, int], Tensor] = {}
-    blocks = [cast(Block, block) for block in transformer.body.blocks]
-    before = [(block.around_attention.slot, block.around_feed_forward.slot) for block in blocks]
-    for layer, block in enumerate(blocks):
-        block.around_attention.slot = _watched(block.around_attention.slot, seen, ("attention", layer))
-        block.around_feed_forward.slot = _watched(block.around_feed_forward.slot, seen, ("feed_forward", layer))
-    try:
-        yield seen
-    finally:
-        for block, slots in zip(blocks, before, strict=True):
-            block.around_attention.slot, block.around_feed_forward.slot = slots
-
-
-def _watched(slot: Slot, seen: dict[tuple[Place, int], Tensor], key: tuple[Place, int]) -> Slot:
-    if not isinstance(slot, Adapted):
-        return slot
-
-    def watching(fused: Fused) -> Change:
-        def change(y: Tensor, x: Tensor, norm: nn.Module | None) -> Tensor:
-            seen[key] = fused.weights(y, x, norm).detach()
-            return fused(y, x, norm)
-
-        return change
-
-    return Adapted(tuple(watching(c) if isinstance(c, Fused) else c for c in slot.changes), slot.joined)

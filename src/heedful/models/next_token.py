@@ -5,6 +5,7 @@ from torch import Tensor
 
 from heedful.models.batch import Batch
 from heedful.models.body import Cache
+from heedful.models.composition import Composition
 from heedful.models.shape import Shape
 from heedful.models.transformer import LAST, Transformer
 
@@ -12,17 +13,19 @@ from heedful.models.transformer import LAST, Transformer
 class NextToken:
     """A model's language-model head as a function of new tokens and a cache. It is what `heedful.decoding` asks for."""
 
-    def __init__(self, transformer: Transformer, head: str) -> None:
+    def __init__(self, transformer: Transformer, head: str, adapters: Composition | None = None) -> None:
+        """`adapters`: those to read through instead of the head's own."""
         if transformer.head_shapes[head].kind != "language-model":
             raise ValueError(f"the head {head!r} does not score what comes next")
         self.transformer, self.head = transformer, head
+        self.adapters = transformer.through(head, adapters)
 
     def __call__(self, ids_bn: Tensor, real_bn: Tensor | None, cache: Cache | None) -> tuple[Tensor, Cache]:
         """The scores (b, v) of what follows the last token. `real_bn` is False on padding, which may stand before the
         first tokens alone: every text is counted from its own first token. None: there is none."""
         cache = Cache() if cache is None else cache
         batch = place(self.transformer.shape, ids_bn, real_bn, cache)
-        states = self.transformer.body(batch, LAST, cache=cache)
+        states = self.transformer.body(batch, LAST, cache=cache, adapters=self.adapters)
         table_vd = self.transformer.body.embeddings.token.weight
         scores_bv: Tensor = self.transformer.heads[self.head](states.last[:, 0], table_vd)
         assert states.cache is not None

@@ -1,7 +1,7 @@
 """The body of every transformer here: embeddings, then blocks. What kind of transformer it is, `Shape` says."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import cast
 
@@ -14,7 +14,18 @@ from heedful.models.kinds import ATTENTION_KINDS
 from heedful.models.shape import Shape
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.attention import MemoryAttention
-from heedful.nn.blocks import FUSED, Block, FeedForward, Kept, Kernels, MemoryMask, MemoryStates, Read, narrow
+from heedful.nn.blocks import (
+    FUSED,
+    Block,
+    BlockAdapters,
+    FeedForward,
+    Kept,
+    Kernels,
+    MemoryMask,
+    MemoryStates,
+    Read,
+    narrow,
+)
 from heedful.nn.embeddings import Embeddings
 from heedful.nn.heads import Pooler
 from heedful.nn.initial import Scale
@@ -48,12 +59,14 @@ class Stack(nn.Module):
         memory: Memory | None = None,
         cache: Cache | None = None,
         below: Below | None = None,
+        adapters: Sequence[BlockAdapters] | None = None,
     ) -> States:
         """`read` narrows the last block, exactly, to the rows that the caller will look at: those of a slice, or one
         or several of each text by index, (b) or (b, r). `everything` keeps states and attention weights of all blocks.
 
         With a `cache` the batch holds the tokens that follow those in it, and the memory is given with the first of
         them alone. `batch.real_bt` then speaks of the new tokens. `below`: what `lower` gave for this batch.
+        `adapters`: those that this pass uses in each block (`models/adapters.py: in_use`).
         """
         self._check(batch, memory, cache)
         positions = self._positions(batch, cache)
@@ -80,6 +93,7 @@ class Stack(nn.Module):
                 memory_mask,
                 past[i] if past else None,
                 everything,
+                **({} if adapters is None else {"adapters": adapters[i]}),
             )
             x_btd = out.x_btd
             if everything:

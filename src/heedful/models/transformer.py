@@ -4,13 +4,16 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from heedful.models.adapters import AdapterShape, FusionShape, InUse, in_use, parsed
 from heedful.models.batch import Batch
 from heedful.models.body import Below, States
+from heedful.models.composition import Composition
+from heedful.models.modules import lay_out
 from heedful.models.shape import Head, Shape
 from heedful.models.stack import Stack
 from heedful.nn.activations import ACTIVATIONS
@@ -18,10 +21,6 @@ from heedful.nn.blocks import FUSED, Kernels
 from heedful.nn.heads import LanguageModelHead, LinearHead, MaskedWordHead, Reads, TwoLayerHead, blocks_of, combine
 from heedful.nn.norms import LayerNorm
 from heedful.nn.recurrent import Recurrent, RecurrentHead, default_width
-
-if TYPE_CHECKING:  # they are put into a model by what imports it
-    from heedful.models.adapters import AdapterShape, FusionShape
-    from heedful.models.composition import Composition
 
 FIRST, LAST = slice(0, 1), slice(-1, None)
 HeadModule = LinearHead | TwoLayerHead | RecurrentHead | MaskedWordHead | LanguageModelHead
@@ -39,42 +38,61 @@ class Transformer(nn.Module):
         self.adapter_shapes: dict[str, AdapterShape] = {}
         self.fusion_shapes: dict[str, FusionShape] = {}
         self.active: Composition | None = None
+        """The adapters through which texts are read where no head says which."""
         lay_out(self)
 
-    def forward(self, head: str, batch: Batch, second: Batch | None = None) -> Tensor:
-        """The scores of one head: (b, classes), or (b, t, vocabulary) for a head that scores the vocabulary. `second`:
-        the other texts of pairs, for a head that reads them in towers.
+    def forward(
+        self, head: str, batch: Batch, second: Batch | None = None, adapters: Composition | None = None
+    ) -> Tensor:
+        """Return the scores of one head: (b, classes), or (b, t, vocabulary) for a head that scores the vocabulary.
+        `second`: the other texts of pairs, for a head that reads them in towers. `adapters`: those to read through
+        instead of the head's own.
 
         The last block is computed only where the head reads.
         """
         module, shape = self.heads[head], self.head_shapes[head]
         if (second is None) != (shape.pairs == "joint"):
             raise ValueError(f"the head {head!r} reads pairs {shape.pairs}")
-        x = self.inputs(head, batch)
+        through = self.through(head, adapters)
+        x = self.inputs(head, batch, adapters=through)
         if second is not None:
-            x = combine(x, self.inputs(head, second), shape.pairs)
+            x = combine(x, self.inputs(head, second, adapters=through), shape.pairs)
         if isinstance(module, (MaskedWordHead, LanguageModelHead)):
             return module(x, self.body.embeddings.token.weight)  # type: ignore[no-any-return]
         return module(x)  # type: ignore[no-any-return]
 
-    def inputs(self, head: str, batch: Batch, states: States | None = None, below: Below | None = None) -> Tensor:
-        """What a head is given of each text: `features`, or what its recurrent network makes of them (b, f). `states`:
-        if they are there already."""
+    def through(self, head: str | None, adapters: Composition | None = None) -> InUse | None:
+        """Return what a pass needs to read through these adapters; by default through those of the head, or without a
+        head through the active ones. None: there are none."""
+        if adapters is None:
+            adapters = self.active if head is None else parsed(self.head_shapes[head].adapters)
+        return in_use(self, adapters)
+
+    def inputs(
+        self,
+        head: str,
+        batch: Batch,
+        states: States | None = None,
+        below: Below | None = None,
+        adapters: InUse | None = None,
+    ) -> Tensor:
+        """Return what a head is given of each text: `features`, or what its recurrent network makes of them (b, f).
+        `states`: if they are known already."""
         module, reads = self.heads[head], self.head_shapes[head].reads
         if isinstance(module, RecurrentHead) and batch.blocks_bt is not None:
             raise ValueError(_PACKED)
-        x = self.features(reads, batch, below) if states is None else self.pick(states, reads, batch)
+        x = self.features(reads, batch, below, adapters) if states is None else self.pick(states, reads, batch)
         return module.extractor(x, batch.real_bt) if isinstance(module, RecurrentHead) else x
 
-    def features(self, reads: Reads, batch: Batch, below: Below | None = None) -> Tensor:
-        """What a head with these `reads` is given: one state of each text (b, d), or every one; no more is computed.
-        `below`: states of the lower blocks that are there already."""
+    def features(self, reads: Reads, batch: Batch, below: Below | None = None, adapters: InUse | None = None) -> Tensor:
+        """Return what a head with these `reads` is given: one state of each text (b, d), or every one; no more is
+        computed. `below`: states of the lower blocks, if they are known. `adapters`: what `through` gives."""
         if reads == "last" and batch.blocks_bt is None:
             read = LAST if batch.real_bt is None else last_real(batch.real_bt)
-            states: States = self.body(batch, read, below=below)
+            states: States = self.body(batch, read, below=below, adapters=adapters)
             return states.last[:, 0]
         first = FIRST if reads in ("first", "pooled") else None
-        return self.pick(self.body(batch, first, below=below), reads, batch)
+        return self.pick(self.body(batch, first, below=below, adapters=adapters), reads, batch)
 
     def pick(self, states: States, reads: Reads, batch: Batch) -> Tensor:
         """The same from states that are there already."""
@@ -118,21 +136,6 @@ class Transformer(nn.Module):
         for name, draw in parts:
             if name.startswith(only):
                 draw(generator)
-
-
-def is_part_name(name: object) -> bool:
-    """Whether a head or an adapter can be called so: its name becomes part of the names of tensors, and of modules."""
-    if not isinstance(name, str) or not name or not name.isprintable() or "." in name:
-        return False
-    return not hasattr(nn.ModuleDict(), name)  # "train", "training", "keys"
-
-
-def lay_out(module: nn.Module) -> None:
-    """Store the matrices of linear maps column by column: no value changes, and a CPU multiplies short texts faster
-    (docs/log.md). Always, as the order of sums and so the last bit depends on it."""
-    for part in module.modules():
-        if isinstance(part, nn.Linear):
-            part.weight.data = part.weight.data.T.contiguous().T
 
 
 def last_real(real_bt: Tensor) -> Tensor:

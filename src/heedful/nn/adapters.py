@@ -1,9 +1,9 @@
 """Adapters: bottlenecks between a sublayer and the stream (Houlsby et al., 2019; Pfeiffer et al., 2021), their fusion
 by attention (AdapterFusion, 2021), and low-rank changes of linear maps (LoRA, 2021).
 
-A bottleneck stands in a slot of the residual wiring (`heedful.nn.norms.Slot`); y is the sublayer's output, x the
-stream, norm the layer norm that follows, if one does. What stands in a slot is a plain function of modules that belong
-to the model's adapters, so that several can share a body and be switched.
+A bottleneck changes how a sublayer joins the residual stream (`heedful.nn.norms.Slot`); y is the sublayer's output, x
+the stream, norm the layer norm that follows, if one does. A pass is given plain functions of modules that belong to the
+model's adapters, so that several passes with different adapters can share a body at the same time.
 
 Letters: b batch, t tokens, d width, n adapters that are fused, r rank.
 """
@@ -206,7 +206,7 @@ Change = Callable[[Tensor, Tensor, nn.Module | None], Tensor]
 
 @dataclass(frozen=True)
 class Adapted:
-    """What stands in a slot: changes of y one after another, then the sum with the stream and the norm."""
+    """A slot with adapters: changes of y one after another, then the sum with the stream and the norm."""
 
     changes: tuple[Change, ...]
     joined: bool = True

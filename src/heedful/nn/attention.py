@@ -6,7 +6,8 @@ Places are the positions of the queries (t) and of the keys (s), each also with 
 attention that look at positions.
 
 A kind of self-attention is a module that is called as `MultiHeadAttention` is and that draws its own weights
-(`draw`). It may have parameters, and it need not have queries and keys: it is given the states themselves.
+(`draw`). It may have parameters, and it need not have queries and keys: it is given the states themselves. Low-rank
+changes are passed only to kinds whose maps they change.
 """
 
 import math
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from heedful.nn.dropout import dropout as dropped
 from heedful.nn.initial import Scale, draw_linear
-from heedful.nn.linear import Linear
+from heedful.nn.linear import Delta, Linear
 
 Places = tuple[Tensor, Tensor]
 
@@ -147,38 +148,45 @@ def fused_dot_product(
 class Projections(nn.Linear):
     """W_Q, W_K and W_V as the three thirds of one matrix: self-attention needs one multiplication.
 
-    `delta` is the place for a low-rank change: what it says of queries, keys and values is added. It owns no
-    parameters.
+    `delta`: a low-rank change, which is added to queries, keys and values.
     """
-
-    delta: "ProjectionsDelta | None" = None
 
     def __init__(self, width: int) -> None:
         super().__init__(width, 3 * width)
 
-    def all_three(self, x_btd: Tensor) -> tuple[Tensor, ...]:
+    def all_three(self, x_btd: Tensor, delta: "ProjectionsDelta | None" = None) -> tuple[Tensor, ...]:
         thirds = self(x_btd).chunk(3, dim=-1)
-        if self.delta is None:
+        if delta is None:
             return thirds  # type: ignore[no-any-return]
-        return tuple(y + self.delta(x_btd, third) for third, y in enumerate(thirds))
+        return tuple(y + delta(x_btd, third) for third, y in enumerate(thirds))
 
-    def query(self, x_btd: Tensor) -> Tensor:
+    def query(self, x_btd: Tensor, delta: "ProjectionsDelta | None" = None) -> Tensor:
         d = self.in_features
         q = F.linear(x_btd, self.weight[:d], self.bias[:d])
-        return q if self.delta is None else q + self.delta(x_btd, 0)
+        return q if delta is None else q + delta(x_btd, 0)
 
-    def keys_values(self, whole_bsd: Tensor) -> tuple[Tensor, ...]:
+    def keys_values(self, whole_bsd: Tensor, delta: "ProjectionsDelta | None" = None) -> tuple[Tensor, ...]:
         d = self.in_features
         both = F.linear(whole_bsd, self.weight[d:], self.bias[d:]).chunk(2, dim=-1)
-        if self.delta is None:
+        if delta is None:
             return both
-        return tuple(y + self.delta(whole_bsd, third) for third, y in enumerate(both, 1))
+        return tuple(y + delta(whole_bsd, third) for third, y in enumerate(both, 1))
 
 
 class ProjectionsDelta(Protocol):
     """What is added to the queries (0), keys (1) or values (2) of x; 0.0 where nothing is."""
 
     def __call__(self, x_btd: Tensor, third: int) -> Tensor | float: ...
+
+
+class AttentionChanges(NamedTuple):
+    """The low-rank changes of an attention's linear maps in one pass."""
+
+    projections: ProjectionsDelta | None = None
+    output: Delta | None = None
+
+
+UNCHANGED = AttentionChanges()
 
 
 class MultiHeadAttention(nn.Module):
@@ -200,14 +208,15 @@ class MultiHeadAttention(nn.Module):
         places: Places | None = None,
         past: KeysValues | None = None,
         want_weights: bool = False,
+        changes: AttentionChanges = UNCHANGED,
     ) -> Attended:
-        """x are the states to be computed. They look at the whole text, where x is only the rows of it that are read;
-        before it stands what was kept of the past. Without places, queries and keys are counted from 0."""
+        """Return the states of x. They look at the whole text, of which x may be only the rows that are read, and at
+        the past's keys and values before it. Without places, queries and keys are counted from 0."""
         if whole_bsd is None:
-            q, k, v = self.qkv.all_three(x_btd)
+            q, k, v = self.qkv.all_three(x_btd, changes.projections)
         else:
-            q = self.qkv.query(x_btd)
-            k, v = self.qkv.keys_values(whole_bsd)
+            q = self.qkv.query(x_btd, changes.projections)
+            k, v = self.qkv.keys_values(whole_bsd, changes.projections)
         q, k, v = (split_heads(part, self.heads) for part in (q, k, v))
         if past is not None:
             k, v = torch.cat([past.k_bhsk, k], dim=2), torch.cat([past.v_bhsk, v], dim=2)
@@ -215,7 +224,7 @@ class MultiHeadAttention(nn.Module):
             places = torch.arange(q.shape[-2], device=q.device), torch.arange(k.shape[-2], device=q.device)
         dropout = self.dropout if self.training else 0.0
         y_bhtk, weights = self.attend(q, k, v, mask, places, dropout, want_weights)
-        return Attended(self.output(join_heads(y_bhtk)), weights, KeysValues(k, v))
+        return Attended(self.output(join_heads(y_bhtk), changes.output), weights, KeysValues(k, v))
 
     def draw(self, generator: torch.Generator, scale: Scale) -> None:
         draw_linear(self.qkv, generator, scale.sigma)

@@ -1,16 +1,17 @@
 """One layer of a transformer: attention, perhaps to a memory too, then a feed-forward network; each inside its residual
 wiring."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from heedful.nn.activations import Activation
-from heedful.nn.attention import DotProduct, Keeps, KeysValues, Places, dot_product, fused_dot_product
+from heedful.nn.attention import AttentionChanges, DotProduct, Keeps, KeysValues, Places, dot_product, fused_dot_product
 from heedful.nn.initial import Scale, draw_linear
-from heedful.nn.linear import Linear
-from heedful.nn.norms import Normalise, Residual, fused_layer_norm, layer_norm
+from heedful.nn.linear import Delta, Linear
+from heedful.nn.norms import Normalise, Residual, Slot, add, fused_layer_norm, layer_norm
 
 Read = slice | Tensor
 """Which rows of a text are computed: those of a slice; or one for each text, by its index (b), or several (b, r)."""
@@ -39,8 +40,9 @@ class FeedForward(nn.Module):
         self.down = Linear(inner, width)
         self.activation = activation
 
-    def forward(self, x_btd: Tensor) -> Tensor:
-        return self.down(self.activation(self.up(x_btd)))  # type: ignore[no-any-return]
+    def forward(self, x_btd: Tensor, up: Delta | None = None, down: Delta | None = None) -> Tensor:
+        """`up`, `down`: low-rank changes of the two maps."""
+        return self.down(self.activation(self.up(x_btd, up)), down)  # type: ignore[no-any-return]
 
     def draw(self, generator: torch.Generator, scale: Scale) -> None:
         draw_linear(self.up, generator, scale.sigma)
@@ -64,8 +66,25 @@ class BlockOutput(NamedTuple):
     kept: Kept
 
 
+@dataclass(frozen=True)
+class BlockAdapters:
+    """The adapters that one pass uses in one block."""
+
+    attention: Slot = add
+    """How attention's output joins the stream."""
+    feed_forward: Slot = add
+    changes: AttentionChanges | None = None
+    """Low-rank changes of attention's maps; None: none."""
+    up: Delta | None = None
+    down: Delta | None = None
+    """Low-rank changes of the feed-forward network's maps."""
+
+
+NO_ADAPTERS = BlockAdapters()
+
+
 class Block(nn.Module):
-    """The `Residual`s decide between pre- and post-norm, and hold the slots for adapters.
+    """The `Residual`s decide between pre- and post-norm.
 
     `attention` is any kind of self-attention, see `heedful.nn.attention`; `memory_attention` is called as
     `MemoryAttention` is.
@@ -98,16 +117,18 @@ class Block(nn.Module):
         memory_mask: MemoryMask = None,
         past: Kept | None = None,
         want_weights: bool = False,
+        adapters: BlockAdapters = NO_ADAPTERS,
     ) -> BlockOutput:
-        """`read`: compute only these rows of the output, exactly; they still look at the whole text. `past`: what was
-        kept of the tokens that stand before x, and of the memory. Without places, tokens are counted from 0."""
+        """`read`: compute only these rows of the output, exactly; they still look at the whole text. `past`: the keys
+        and values of the tokens before x, and of the memory. Without places, tokens are counted from 0."""
         h, whole = self.around_attention.enter(x_btd), None
         if read is not None:
             h, whole, mask, places = narrow_text(h, mask, places, read)
             x_btd, memory_mask = narrow(x_btd, read), narrow_memory_mask(memory_mask, read)
         own = None if past is None else past.own
-        y, weights, own = self.attention(h, whole, mask, places, own, want_weights)
-        x_btd = self.around_attention.leave(y, x_btd)
+        changes = {} if adapters.changes is None else {"changes": adapters.changes}
+        y, weights, own = self.attention(h, whole, mask, places, own, want_weights, **changes)
+        x_btd = self.around_attention.leave(y, x_btd, adapters.attention)
         memory_weights = from_memory = None
         if self.memory_attention is not None and self.around_memory_attention is not None:
             h = self.around_memory_attention.enter(x_btd)
@@ -116,8 +137,8 @@ class Block(nn.Module):
                 h, memory_bsm, memory_mask, from_memory, want_weights
             )
             x_btd = self.around_memory_attention.leave(y, x_btd)
-        y = self.feed_forward(self.around_feed_forward.enter(x_btd))
-        x_btd = self.around_feed_forward.leave(y, x_btd)
+        y = self.feed_forward(self.around_feed_forward.enter(x_btd), adapters.up, adapters.down)
+        x_btd = self.around_feed_forward.leave(y, x_btd, adapters.feed_forward)
         return BlockOutput(x_btd, weights, memory_weights, Kept(own, from_memory))
 
     def draw(self, generator: torch.Generator, scale: Scale) -> None:

@@ -1,15 +1,16 @@
-"""A linear map with an explicit place for a low-rank change."""
+"""A linear map that takes a low-rank change as an argument."""
 
 from collections.abc import Callable
 
 from torch import Tensor, nn
 
+Delta = Callable[[Tensor], Tensor]
+"""What a low-rank change adds to a linear map's output for x."""
+
 
 class Linear(nn.Linear):
-    """W x + b, and what `delta` says of x, if something stands there. The place owns no parameters."""
+    """W x + b, plus `delta(x)` where one is given."""
 
-    delta: Callable[[Tensor], Tensor] | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, delta: Delta | None = None) -> Tensor:
         y = super().forward(x)
-        return y if self.delta is None else y + self.delta(x)
+        return y if delta is None else y + delta(x)

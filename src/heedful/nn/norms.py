@@ -45,25 +45,23 @@ returns the stream afterwards."""
 
 
 def add(y: Tensor, x: Tensor, norm: nn.Module | None) -> Tensor:
-    """What stands in a slot when there is no adapter: the residual connection, then the norm."""
+    """Join a sublayer to the stream without adapters: the residual connection, then the norm."""
     return x + y if norm is None else norm(x + y)
 
 
 class _Wiring(nn.Module):
     """The wiring around one sublayer f: `enter` gives what f reads, `leave` what the stream is afterwards.
 
-    `slot` is the explicit place for an adapter. It is replaced by assignment; nothing is patched, and the slot owns no
-    parameters: what stands in it belongs to the model's adapters.
+    `slot` is how f's output joins the stream: `add`, or through the adapters in use. It is an argument of the pass, so
+    that several passes with different adapters can share one body.
     """
 
     def __init__(self, norm: LayerNorm, dropout: float) -> None:
         super().__init__()
         self.norm = norm
         self.dropout = Dropout(dropout)
-        self.slot: Slot = add
 
     def draw(self, generator: torch.Generator) -> None:
-        """What stands in the slot is not the wiring's to draw."""
         self.norm.draw(generator)
 
 
@@ -73,8 +71,8 @@ class PostNorm(_Wiring):
     def enter(self, x: Tensor) -> Tensor:
         return x
 
-    def leave(self, y: Tensor, x: Tensor) -> Tensor:
-        return self.slot(self.dropout(y), x, self.norm)
+    def leave(self, y: Tensor, x: Tensor, slot: Slot = add) -> Tensor:
+        return slot(self.dropout(y), x, self.norm)
 
 
 class PreNorm(_Wiring):
@@ -83,8 +81,8 @@ class PreNorm(_Wiring):
     def enter(self, x: Tensor) -> Tensor:
         return self.norm(x)  # type: ignore[no-any-return]
 
-    def leave(self, y: Tensor, x: Tensor) -> Tensor:
-        return self.slot(self.dropout(y), x, None)
+    def leave(self, y: Tensor, x: Tensor, slot: Slot = add) -> Tensor:
+        return slot(self.dropout(y), x, None)
 
 
 Residual = PostNorm | PreNorm

@@ -9,7 +9,16 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.attention import Attended, KeysValues, Places, attend_by_scores, join_heads, split_heads
+from heedful.nn.attention import (
+    UNCHANGED,
+    Attended,
+    AttentionChanges,
+    KeysValues,
+    Places,
+    attend_by_scores,
+    join_heads,
+    split_heads,
+)
 from heedful.nn.initial import Scale, draw_linear
 from heedful.nn.linear import Linear
 
@@ -92,6 +101,7 @@ class Synthesizer(nn.Module):
         places: Places | None = None,
         past: KeysValues | None = None,
         want_weights: bool = False,
+        changes: AttentionChanges = UNCHANGED,
     ) -> Attended:
         v_bhsk = split_heads(self.value(x_btd if whole_bsd is None else whole_bsd), self.heads)
         if past is not None:
@@ -103,7 +113,7 @@ class Synthesizer(nn.Module):
         scores_bhts = self.scores(x_btd, places).expand(len(x_btd), -1, -1, -1)
         dropout = self.dropout if self.training else 0.0
         y_bhtk, weights = attend_by_scores(scores_bhts, v_bhsk, mask, dropout, want_weights)
-        return Attended(self.output(join_heads(y_bhtk)), weights, KeysValues(v_bhsk[..., :0], v_bhsk))
+        return Attended(self.output(join_heads(y_bhtk), changes.output), weights, KeysValues(v_bhsk[..., :0], v_bhsk))
 
     def draw(self, generator: torch.Generator, scale: Scale) -> None:
         self.scores.draw(generator, scale)

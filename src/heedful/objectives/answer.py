@@ -314,7 +314,7 @@ class Answer(Objective):
         """(n, v): of every token that is asked for."""
         model = reader.transformer
         ids, places = [row.ids_t.tolist() for row in rows], [row.places_n.tolist() for row in rows]
-        x_nd = collate_rows(ids, None, places, self.pad_id, reader.device).states(model)
+        x_nd = collate_rows(ids, None, places, self.pad_id, reader.device).states(model, HEAD)
         return cast(torch.Tensor, model.heads[HEAD](x_nd, model.body.embeddings.token.weight))
 
     def forward_flops(self, step: Step, shape: Shape) -> int:

@@ -24,9 +24,9 @@ class Wanted:
     index_n: Tensor
     """Where what is wanted is among the states that are read, (b·r), row after row as they were given."""
 
-    def states(self, transformer: Transformer) -> Tensor:
-        """(n, d): what is wanted; of the last block no more is computed than what is read."""
-        states: States = transformer.body(self.batch, self.read_br)
+    def states(self, transformer: Transformer, head: str) -> Tensor:
+        """Return what is wanted (n, d), read as this head reads; of the last block no more is computed than that."""
+        states: States = transformer.body(self.batch, self.read_br, adapters=transformer.through(head))
         return states.last.flatten(0, 1)[self.index_n]
 
 

@@ -191,7 +191,7 @@ class Mask(Words):
 
     def both_scores(self, reader: TextReader, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """Of every hidden word (n, v), and of every pair (b, 2)."""
-        x_md = self.collated(rows, reader, first=True).states(reader.transformer)
+        x_md = self.collated(rows, reader, first=True).states(reader.transformer, self.HEAD)
         firsts = np.cumsum([0, *(1 + len(row.places_n) for row in rows[:-1])])
         is_first_m = torch.zeros(len(x_md), dtype=torch.bool, device=reader.device)
         is_first_m[torch.from_numpy(firsts).to(reader.device)] = True

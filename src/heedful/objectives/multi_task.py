@@ -23,8 +23,8 @@ from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import METRICS, Columns, Metric, scored
 from heedful.evaluation.task_mean import TASK_MEAN, JudgedTask, combined_columns, combined_row, task_mean
+from heedful.models.modules import is_part_name
 from heedful.models.shape import Shape
-from heedful.models.transformer import is_part_name
 from heedful.nn.heads import Reading
 from heedful.objectives.classify import TERM, Classify, ClassifyTable
 from heedful.objectives.loading import load_data

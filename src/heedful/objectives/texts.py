@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import RequestError
-from heedful.models.adapters import use_adapters
+from heedful.models.adapters import InUse
 from heedful.models.batch import Batch, pad
 from heedful.models.body import Below
+from heedful.models.composition import Composition
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import Reads, combine
 from heedful.text.tokenizer import Tokenizer
@@ -141,37 +142,36 @@ class TextReader:
         """The model, where it is a body with heads."""
         return cast(Transformer, self.module)
 
-    def features(self, texts: Sequence[Text], reads: Reads) -> Tensor:
-        """(b, d): the state that `reads` names of each text; the mean over the chunks of a long one."""
+    def features(self, texts: Sequence[Text], reads: Reads, adapters: InUse | None = None) -> Tensor:
+        """Return the state that `reads` names of each text (b, d); the mean over the chunks of a long one."""
         if self.cache is not None:
             return self.cache.features(texts, reads)
         batch, below, owner_c = self._batch(texts)
-        return average_chunks(self.transformer.features(reads, batch, below), owner_c)
+        return average_chunks(self.transformer.features(reads, batch, below, adapters), owner_c)
 
     def _batch(self, texts: Sequence[Text]) -> tuple[Batch, Below | None, Tensor | None]:
         """The chunks of all texts, what is there of their states, and which text each belongs to."""
         batch, owner_c = collate(texts, self.transformer.shape.pad_id, self.device)
         return batch, None if self.lower is None else self.lower.below(texts, batch.ids_bt.shape[1]), owner_c
 
-    def _head_features(self, texts: Sequence[Text], head: str) -> Tensor:
-        """(b, f): the same, or what the head's recurrent network makes of the states of each chunk."""
+    def _head_features(self, texts: Sequence[Text], head: str, adapters: InUse | None) -> Tensor:
+        """Return the same, or what the head's recurrent network makes of the states of each chunk (b, f)."""
         shape = self.transformer.head_shapes[head]
         if shape.recurrent is None or self.cache is not None:
-            return self.features(texts, shape.reads)
+            return self.features(texts, shape.reads, adapters)
         batch, below, owner_c = self._batch(texts)
-        return average_chunks(self.transformer.inputs(head, batch, below=below), owner_c)
+        return average_chunks(self.transformer.inputs(head, batch, below=below, adapters=adapters), owner_c)
 
-    def inputs(self, items: Sequence[Item], head: str) -> Tensor:
-        """What the head is given of each text or pair, side by side, through the adapters that are its own."""
-        shape = self.transformer.head_shapes[head]
-        use_adapters(self.transformer, shape)
+    def inputs(self, items: Sequence[Item], head: str, adapters: Composition | None = None) -> Tensor:
+        """Return what the head is given of each text or pair, side by side, through its own adapters or these."""
+        shape, through = self.transformer.head_shapes[head], self.transformer.through(head, adapters)
         pairs = [item for item in items if isinstance(item, Pair)]
         if shape.pairs == "joint" and not pairs:
-            return self._head_features(cast("Sequence[Text]", items), head)
+            return self._head_features(cast("Sequence[Text]", items), head, through)
         if shape.pairs == "joint" or len(pairs) != len(items):
             raise ValueError(f"the head {head!r} reads pairs {shape.pairs}")
         u_bf, v_bf = (
-            self._head_features(texts, head) for texts in ([p.first for p in pairs], [p.second for p in pairs])
+            self._head_features(texts, head, through) for texts in ([p.first for p in pairs], [p.second for p in pairs])
         )
         return combine(u_bf, v_bf, shape.pairs)
 
@@ -179,12 +179,14 @@ class TextReader:
         """What a model is to be computed in: trained in mixed precision, if so, and judged in full."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed and torch.is_grad_enabled())
 
-    def scores(self, items: Sequence[Item], head: str) -> Tensor:
-        """(b, classes): what the head says of each."""
+    def scores(self, items: Sequence[Item], head: str, adapters: Composition | None = None) -> Tensor:
+        """Return what the head says of each (b, classes)."""
         with self.precision():
-            return self.transformer.heads[head](self.inputs(items, head))  # type: ignore[no-any-return]
+            return self.transformer.heads[head](self.inputs(items, head, adapters))  # type: ignore[no-any-return]
 
-    def all_scores(self, items: Sequence[Item], head: str, size: int = _ROWS) -> Tensor:
+    def all_scores(
+        self, items: Sequence[Item], head: str, size: int = _ROWS, adapters: Composition | None = None
+    ) -> Tensor:
         """The same of many, `size` at a time, as float64 on the CPU, without gradients; the longest first."""
         order = list(range(len(items)))
         if self.cache is None:
@@ -193,7 +195,7 @@ class TextReader:
         with torch.inference_mode():
             for at in range(0, len(order), size):
                 rows = order[at : at + size]
-                scores_bk = self.scores([items[i] for i in rows], head).cpu().double()
+                scores_bk = self.scores([items[i] for i in rows], head, adapters).cpu().double()
                 if scores_nk is None:
                     scores_nk = scores_bk.new_empty(len(items), scores_bk.shape[1])
                 scores_nk[rows] = scores_bk

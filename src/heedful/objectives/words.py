@@ -273,7 +273,7 @@ class Words(Objective):
     def terms(self, reader: TextReader, rows: Sequence[Row], counts: Mapping[str, float]) -> dict[str, Tensor]:
         """The loss terms of some rows of a step."""
         with reader.precision():
-            scores_nv = self.scores(reader, self.collated(rows, reader).states(reader.transformer))
+            scores_nv = self.scores(reader, self.collated(rows, reader).states(reader.transformer, self.HEAD))
         words_n = torch.from_numpy(np.concatenate([row.words_n for row in rows])).to(reader.device)
         return {self.HEAD: F.cross_entropy(at_least_float32(scores_nv), words_n, reduction="sum") / counts[self.HEAD]}
 
@@ -335,7 +335,9 @@ class Words(Objective):
 
     def judge_some(self, reader: TextReader, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
         """By column, a number for each row."""
-        return self.judge_words(self.scores(reader, self.collated(rows, reader).states(reader.transformer)), rows)
+        return self.judge_words(
+            self.scores(reader, self.collated(rows, reader).states(reader.transformer, self.HEAD)), rows
+        )
 
     def judge_words(self, scores_nv: Tensor, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
         words_n = torch.from_numpy(np.concatenate([row.words_n for row in rows])).to(scores_nv.device)

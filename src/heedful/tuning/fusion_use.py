@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.models.adapters import Place, watch_fusion
-from heedful.models.composition import Fuse
+from heedful.models.adapters import FusionWeights, Place, in_use
+from heedful.models.composition import Composition, Fuse
 from heedful.objectives.protocol import Objective
 from heedful.objectives.texts import Text, TextReader, collate
 
@@ -22,14 +22,14 @@ def fusion_use(reader: TextReader, fuse: Fuse, objective: Objective) -> dict[str
     for name in objective.sets():
         texts, labels = objective.labelled_texts(name)
         if texts:
-            found[name] = _of_texts(reader, texts[:_MOST], labels[:_MOST])
+            found[name] = _of_texts(reader, texts[:_MOST], labels[:_MOST], fuse)
     return {"fusion": {"adapters": list(fuse.names), "sets": found}} if found else {}
 
 
-def _of_texts(reader: TextReader, texts: Sequence[Text], labels: Sequence[str | None]) -> dict[str, Any]:
+def _of_texts(reader: TextReader, texts: Sequence[Text], labels: Sequence[str | None], fuse: Fuse) -> dict[str, Any]:
     layers = []
     known = sorted({label for label in labels if label is not None})
-    for (place, layer), weights_xn in text_weights(reader, texts).items():
+    for (place, layer), weights_xn in text_weights(reader, texts, fuse).items():
         by_label = {
             label: weights_xn[[i for i, own in enumerate(labels) if own == label]].mean(0).tolist() for label in known
         }
@@ -37,17 +37,19 @@ def _of_texts(reader: TextReader, texts: Sequence[Text], labels: Sequence[str | 
     return {"texts": len(texts), "layers": layers}
 
 
-def text_weights(reader: TextReader, texts: Sequence[Text]) -> dict[tuple[Place, int], Tensor]:
-    """By place and layer, from the bottom up: the mean over the tokens of each text of the weight of each adapter of
-    the fusion in use. Of a long text, its first chunk."""
+def text_weights(reader: TextReader, texts: Sequence[Text], fuse: Composition) -> dict[tuple[Place, int], Tensor]:
+    """Return the mean over the tokens of each text of the weight of each fused adapter, by place and layer from the
+    bottom up. Only the first chunk of a long text is read."""
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i].chunks[0]))
     means: dict[tuple[Place, int], Tensor] = {}
-    with torch.inference_mode(), watch_fusion(reader.transformer) as seen:
+    seen: FusionWeights = {}
+    through = in_use(reader.transformer, fuse, watch=seen)
+    with torch.inference_mode():
         for at in range(0, len(order), _ROWS):
             rows = order[at : at + _ROWS]
             some = [Text(texts[i].chunks[:1], texts[i].segments, texts[i].truncated) for i in rows]
             batch, _ = collate(some, reader.transformer.shape.pad_id, reader.device)
-            reader.transformer.body(batch)
+            reader.transformer.body(batch, adapters=through)
             real_bt1 = (torch.ones_like(batch.ids_bt) if batch.real_bt is None else batch.real_bt)[:, :, None].float()
             for key, weights_btn in seen.items():
                 mean_bn = ((weights_btn * real_bt1).sum(1) / real_bt1.sum(1)).float().cpu()

@@ -7,7 +7,7 @@ from pydantic import Field
 from heedful.checkpoints.adapterhub import map_modules
 from heedful.checkpoints.families import FAMILIES
 from heedful.errors import RequestError
-from heedful.models.adapters import LowRankShape, MapName, merge, use_adapters
+from heedful.models.adapters import LowRankShape, MapName, activate, merge, parsed
 from heedful.models.composition import Composition
 from heedful.models.transformer import Transformer
 from heedful.objectives.protocol import Objective
@@ -77,7 +77,7 @@ class Lora(NewAdapterTuning):
     def finish(self, decay: float, model: Transformer | None = None) -> None:
         model = model or self.transformer
         if _table(self.around.recipe).merge:
-            use_adapters(model, model.head_shapes[self.heads[0]])
+            activate(model, parsed(model.head_shapes[self.heads[0]].adapters))
             merge(model)
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import RequestError, WorkError
+from heedful.models.composition import Composition
 from heedful.nn.heads import LinearHead, blocks_of
 from heedful.objectives.protocol import Objective, Partial
 from heedful.objectives.texts import CachedFeatures, Item, Parts, TextReader
@@ -69,10 +70,10 @@ class _Inputs(TextReader):
         self.kept: dict[tuple[Any, int], Tensor] = {}
         self.shift_f, self.scale_f = torch.zeros(output.in_features), torch.ones(output.in_features)
 
-    def scores(self, items: Sequence[Item], head: str) -> Tensor:
+    def scores(self, items: Sequence[Item], head: str, adapters: Composition | None = None) -> Tensor:
         return self.output(self.inputs(items, head))  # type: ignore[no-any-return]
 
-    def inputs(self, items: Sequence[Item], head: str) -> Tensor:
+    def inputs(self, items: Sequence[Item], head: str, adapters: Composition | None = None) -> Tensor:
         key = (items[0].place, len(items))
         self.parts.setdefault(key, items)
         if key not in self.kept:

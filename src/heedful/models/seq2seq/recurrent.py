@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from heedful.models.batch import Batch
+from heedful.models.modules import lay_out
 from heedful.models.seq2seq.protocol import Step
 from heedful.models.seq2seq.shape import RecurrentShape, contradiction
 from heedful.models.stack import Draw
-from heedful.models.transformer import lay_out
 from heedful.nn.blocks import Read, narrow
 from heedful.nn.dropout import Dropout
 from heedful.nn.heads import TargetHead

@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from heedful.models.batch import Batch
 from heedful.models.body import Cache, Memory, States
+from heedful.models.modules import lay_out
 from heedful.models.next_token import place
 from heedful.models.seq2seq.protocol import Step
 from heedful.models.seq2seq.shape import Seq2SeqShape, contradiction
 from heedful.models.stack import Draw, Stack
-from heedful.models.transformer import LAST, lay_out
+from heedful.models.transformer import LAST
 from heedful.nn.attention import draw_glorot
 from heedful.nn.blocks import FUSED, Kernels, Read
 from heedful.nn.heads import TargetHead

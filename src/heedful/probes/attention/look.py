@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from heedful.errors import RequestError
-from heedful.models.adapters import head_through
 from heedful.models.batch import Batch, pad
 from heedful.models.body import States
 from heedful.models.shape import Head, main_head
@@ -62,10 +61,9 @@ def look(
     name, notes = _choose_head(transformer.head_shapes, head, label, position, len(texts), source)
     apart = name is not None and transformer.head_shapes[name].pairs != "joint"
     score = found = None
-    through = nullcontext() if name is None else head_through(transformer, name, None)
-    with _with_gradients(transformer), through:
+    with _with_gradients(transformer):
         readings = [
-            _read(transformer, tokenizer, one, model.max_length, source)
+            _read(transformer, tokenizer, one, model.max_length, source, name)
             for one in (texts if apart else [texts[0] if len(texts) == 1 else (texts[0], texts[1])])
         ]
         if name is not None:
@@ -128,14 +126,16 @@ def _with_gradients(transformer: Transformer) -> Iterator[None]:
         transformer.train(training)
 
 
-def _read(transformer: Transformer, tokenizer: Tokenizer, text: Text, limit: int, source: str) -> _Reading:
+def _read(
+    transformer: Transformer, tokenizer: Tokenizer, text: Text, limit: int, source: str, head: str | None
+) -> _Reading:
     (tokens,) = tokenizer.encode([text], limit, offsets=True)
     if not tokens.ids:
         raise RequestError(f"{source}: the text has no tokens, so there is nothing to look at; give it words.")
     shape = transformer.shape
     segments = [tokens.segments] if shape.segments > 1 else None
     batch = pad([tokens.ids], segments, shape.pad_id, transformer.body.embeddings.token.weight.device)
-    states = transformer.body(batch, everything=True)
+    states = transformer.body(batch, everything=True, adapters=transformer.through(head))
     return _Reading(tokens, readable(tokens, (text,) if isinstance(text, str) else text, tokenizer), batch, states)
 
 

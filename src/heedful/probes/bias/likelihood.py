@@ -20,7 +20,6 @@ from torch.nn.functional import cross_entropy
 
 from heedful.checkpoints.dialect import SLOTS
 from heedful.errors import RequestError
-from heedful.models.adapters import head_through
 from heedful.models.batch import pad
 from heedful.models.shape import HeadKind
 from heedful.models.transformer import Transformer, evaluating
@@ -217,8 +216,7 @@ class Scorer:
         result = np.empty(starts[-1])
         lengths = [len(q.ids) for q in questions]
         order = sorted(range(len(questions)), key=lambda i: -lengths[i])
-        through = head_through(self.transformer, self.head, None)
-        with torch.inference_mode(), evaluating(self.transformer), through:
+        with torch.inference_mode(), evaluating(self.transformer):
             for rows in by_tokens(order, lengths, _TOKENS):
                 where = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in rows])
                 result[where] = self._log_probabilities([questions[i] for i in rows])
@@ -233,12 +231,12 @@ class Scorer:
         batch = pad([self._given(q) for q in questions], None, self.transformer.shape.pad_id, table_vd.device)
         places_k = torch.tensor([p for q in questions for p in q.places], device=table_vd.device)
         answers_k = torch.tensor([a for q in questions for a in q.answers], device=table_vd.device)
-        x_kd: Tensor
+        through = self.transformer.through(self.head)
         if all(len(q.places) == 1 for q in questions):
-            x_kd = body(batch, places_k).last[:, 0]
+            x_kd: Tensor = body(batch, places_k, adapters=through).last[:, 0]
         else:
             rows_k = torch.tensor([i for i, q in enumerate(questions) for _ in q.places], device=table_vd.device)
-            x_kd = body(batch).last[rows_k, places_k]
+            x_kd = body(batch, adapters=through).last[rows_k, places_k]
         head = self.transformer.heads[self.head]
         log_p = [
             -cross_entropy(head(x_kd[at : at + _ANSWERS], table_vd), answers_k[at : at + _ANSWERS], reduction="none")

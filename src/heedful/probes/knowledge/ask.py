@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from heedful.checkpoints.dialect import SLOTS
 from heedful.errors import RequestError
-from heedful.models.adapters import head_through
 from heedful.models.transformer import Transformer, evaluating
 from heedful.objectives.asking import question_form, said_text, say_answers
 from heedful.probes.knowledge.material import Material
@@ -75,7 +74,7 @@ def answer(model: ReadableModel, material: Material, name: str) -> tuple[list[st
                 f"{transformer.shape.longest}, the answer included; shorten it."
             )
     device = transformer.body.embeddings.token.weight.device
-    with evaluating(transformer), head_through(transformer, head, None):
+    with evaluating(transformer):
         said = say_answers(transformer, head, prompts, form.marker, material.answer_tokens, device)
     texts = [said_text(tokenizer, one, form.marker) for one in said]
     return texts, np.exp([sum(one.answer.log_probabilities) for one in said])
