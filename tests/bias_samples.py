@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from heedful.api import Predictions
+from heedful.inference.predictions import Predictions
 from heedful.probes.bias.pairs import Counterfactual, PairSet
 from heedful.probes.models import Subject
 

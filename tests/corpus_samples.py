@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.objectives.texts import Parts
+from heedful.objectives.parts import Parts
 from heedful.objectives.words import Words
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe

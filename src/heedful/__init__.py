@@ -9,12 +9,14 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from heedful.api import Model, load, run
+    from heedful.api import run
     from heedful.errors import RequestError, WorkError
     from heedful.findings import Run, Study, results
+    from heedful.inference.loading import load
+    from heedful.inference.model import Model
+    from heedful.inference.translation.translator import Translator
     from heedful.models.composition import Average, Fuse, Stack
     from heedful.probing import probe_bias, probe_knowledge
-    from heedful.translating.translator import Translator
 
 
 def __dir__() -> list[str]:
@@ -23,10 +25,14 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     # `import heedful` must stay instant, so torch is imported when the first model is asked for.
-    if name in {"load", "run", "Model"}:
-        from heedful import api
+    if name == "run":
+        from heedful.api import run
 
-        return getattr(api, name)
+        return run
+    if name in {"load", "Model"}:
+        from heedful.inference import loading
+
+        return getattr(loading, name)
     if name in {"results", "Run", "Study"}:
         from heedful import findings
 
@@ -40,7 +46,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(probing, name)
     if name == "Translator":
-        from heedful.translating import translator
+        from heedful.inference.translation import translator
 
         return translator.Translator
     if name in {"RequestError", "WorkError"}:

@@ -12,7 +12,7 @@ from heedful.storage.examples import read_examples, read_predictions
 from heedful.storage.reading import mapping, records
 
 if TYPE_CHECKING:
-    from heedful.api import Predictor
+    from heedful.inference.loading import Loaded
     from heedful.report.facts.comparison import Comparison
     from heedful.report.glance import Glance
 
@@ -93,7 +93,7 @@ class Run:
         return self.directory / "report.html"
 
     @property
-    def model(self) -> "Predictor":
+    def model(self) -> "Loaded":
         """The model that it left, loaded."""
         return _load(self.directory / "model", "this run has not finished, so it has left no model; run it to its end.")
 
@@ -168,7 +168,7 @@ class Study:
         return self.directory / "report.html"
 
     @property
-    def best(self) -> "Predictor":
+    def best(self) -> "Loaded":
         """The model of the setting that is best on dev, and of its seeds the best on dev, loaded."""
         return _load(self.directory / "best", "this study has not finished, so none is the best; run it to its end.")
 
@@ -221,8 +221,8 @@ class Study:
         return rows
 
 
-def _load(directory: Path, why_not: str) -> "Predictor":
-    from heedful.api import load
+def _load(directory: Path, why_not: str) -> "Loaded":
+    from heedful.inference.loading import load
 
     if not directory.is_dir():
         raise RequestError(f"{directory.parent}: {why_not}")

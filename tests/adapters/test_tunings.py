@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 import heedful
 from heedful.checkpoints.directory import read_model
 from heedful.errors import RequestError
-from heedful.objectives.texts import TextReader
+from heedful.inference.reader import TextReader
 from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies.plan import plan_comparison

@@ -23,7 +23,7 @@ import translator_samples as samples
 from heedful.checkpoints.translators import write_translator
 from heedful.cli import translate as verb
 from heedful.cli.main import main
-from heedful.translating import arriving
+from heedful.inference.translation import arriving
 
 Said = pytest.CaptureFixture[str]
 LINES = ["the cat sat", "", "a dog ran", "the dog sat on a mat", "a mat"]

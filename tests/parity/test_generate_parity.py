@@ -8,7 +8,7 @@ import torch
 
 import heedful
 from generation_samples import peer_tokenizer, write_language_model
-from heedful.generating import Writer
+from heedful.inference.generation import TextGenerator
 
 PROMPTS = ["the man", "h", "he said: the the man", "  two\nlines ", "naïve 東京 🙂"]
 NEW = 24
@@ -52,7 +52,7 @@ def test_a_batch_of_the_peers_is_the_same(tmp_path: Path) -> None:
     """The peer pads on the left, too."""
     peer = write_language_model(tmp_path, 5)
     model = heedful.load(tmp_path)
-    encoded = [prompt.ids for prompt in Writer(model).encode(PROMPTS)]
+    encoded = [prompt.ids for prompt in TextGenerator(model).encode(PROMPTS)]
     n = max(map(len, encoded))
     ids = torch.tensor([[0] * (n - len(row)) + row for row in encoded])
     real = torch.tensor([[0] * (n - len(row)) + [1] * len(row) for row in encoded])
@@ -68,7 +68,7 @@ def test_log_probabilities_are_the_peers(tmp_path: Path) -> None:
     peer = write_language_model(tmp_path, 6)
     model = heedful.load(tmp_path)
     written = model.generate(PROMPTS, max_new_tokens=NEW, temperature=0.8, seed=2)
-    prompts = Writer(model).encode(PROMPTS)
+    prompts = TextGenerator(model).encode(PROMPTS)
     for prompt, ids, log_p in zip(prompts, written.tokens, written.log_probabilities, strict=True):
         with torch.no_grad():
             scores = peer(torch.tensor([[*prompt.ids, *ids]])).logits[0, len(prompt.ids) - 1 : -1]

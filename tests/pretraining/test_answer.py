@@ -13,10 +13,10 @@ import heedful
 from heedful.data.questions import load_questions, read_questions
 from heedful.decoding.generate import Continuation
 from heedful.errors import RequestError
+from heedful.inference.questions import Answered, say_answers, spelled
 from heedful.objectives.answer import HEAD, Answer
-from heedful.objectives.asking import Answered, say_answers, spelled
+from heedful.objectives.parts import Parts
 from heedful.objectives.recalling import Subjects
-from heedful.objectives.texts import Parts
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore

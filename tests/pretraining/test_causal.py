@@ -14,10 +14,10 @@ import heedful
 from corpus_samples import assert_packed_is_unpacked, corpus_recipe, documents, write_text
 from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
-from heedful.generating import Writer
+from heedful.inference.generation import TextGenerator
 from heedful.models.shape import NAMED_SHAPES
 from heedful.objectives.causal import Causal
-from heedful.objectives.texts import Parts
+from heedful.objectives.parts import Parts
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
@@ -163,8 +163,9 @@ def test_a_trained_model_stops_where_its_rows_ended(tmp_path):
     assert (written.reasons, [text.strip() for text in written.texts]) == (["stop"], ["wakes."])
     assert written.tokens[0][-1] == model.tokenizer.sep_id
     gpt = heedful.load(write_tiny(tmp_path / "gpt2", "gpt2"))
-    assert Writer(gpt).limits(5).stop == {gpt.tokenizer.eos_id}
-    assert Writer(gpt).encode(["<|endoftext|>The", "The"])[0].ids[0] == gpt.tokenizer.bos_id  # as docs/generating says
+    assert TextGenerator(gpt).limits(5).stop == {gpt.tokenizer.eos_id}
+    # as docs/generating says
+    assert TextGenerator(gpt).encode(["<|endoftext|>The", "The"])[0].ids[0] == gpt.tokenizer.bos_id
 
 
 def test_word_frequencies_are_a_baseline_that_knows_how_rows_end(tmp_path):

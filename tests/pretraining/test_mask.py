@@ -16,7 +16,7 @@ from corpus_samples import corpus_recipe, documents, write_text
 from heedful.errors import RequestError
 from heedful.objectives.mask import Mask
 from heedful.objectives.neighbours import neighbour_table
-from heedful.objectives.texts import Parts
+from heedful.objectives.parts import Parts
 from heedful.objectives.words import JUDGED
 from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore

@@ -13,7 +13,7 @@ from heedful.evaluation.metrics import mean_of
 from heedful.evaluation.statistics.compare import compare_all, expected_score
 from heedful.evaluation.statistics.crossed import SeedsByExamples, variance_of_score
 from heedful.evaluation.statistics.wording import Words
-from heedful.objectives.asking import spelled
+from heedful.inference.questions import spelled
 from heedful.probes.knowledge.ask import Said
 from heedful.probes.knowledge.findings import findings
 from heedful.probes.knowledge.judged import READ, TRAINED, judge

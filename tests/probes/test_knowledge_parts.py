@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heedful.data.questions import Questions
 from heedful.errors import RequestError
-from heedful.objectives.asking import stands_in
+from heedful.inference.questions import stands_in
 from heedful.probes.knowledge.material import Given, Library
 from heedful.probes.knowledge.names import KnownNames, KnownText, beginnings, edit_distances
 from heedful.probes.knowledge.refusing import choose_threshold, curve, floored, rules

@@ -11,8 +11,10 @@ import torch.nn.functional as F
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
 from heedful.evaluation.metrics import mean_of
+from heedful.inference.items import encode_texts
+from heedful.inference.reader import TextReader
+from heedful.objectives.parts import Parts, in_parts
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
-from heedful.objectives.texts import Parts, TextReader, in_parts, make_texts
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 
@@ -46,7 +48,7 @@ class Lines(Objective):
         return {"long": NewHead("linear", ("length",), reads), "warm": NewHead("linear", ("no", "yes"), reads)}
 
     def prepare(self, checkpoint: Checkpoint, facts: Mapping[str, Any], store: SharedStore) -> None:
-        self.items = {name: make_texts(checkpoint.tokenizer, x, None, 32) for name, x in self.lines.items()}  # type: ignore[arg-type]
+        self.items = {name: encode_texts(checkpoint.tokenizer, x, 32) for name, x in self.lines.items()}  # type: ignore[arg-type]
 
     def step(self, number: int) -> Step:
         rows = [(self.place + i) % len(self.lines["train"]) for i in range(self.recipe.training.batch_size)]

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
+from heedful.inference.reader import TextReader
 from heedful.models.transformer import Transformer
 from heedful.objectives.protocol import Objective
-from heedful.objectives.texts import TextReader
 from heedful.recipes.schema import TuningTable
 from heedful.tuning.protocol import Spent, Surroundings, Tuning
 

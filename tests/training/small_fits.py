@@ -11,9 +11,10 @@ from torch import Tensor
 from heedful import plugins
 from heedful.checkpoints.directory import Checkpoint
 from heedful.data.examples import Dataset, Examples
+from heedful.inference.items import EncodedText
+from heedful.inference.reader import TextReader
 from heedful.models.transformer import Transformer
 from heedful.objectives.classify import HEAD, Classify
-from heedful.objectives.texts import Text, TextReader
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.text.tokenizer import Tokenizer
@@ -60,7 +61,7 @@ class Small:
     recipe: Recipe
 
     @property
-    def items(self) -> list[Text]:
+    def items(self) -> list[EncodedText]:
         return self.objective.items["train"]
 
     def scores(self, rows: Sequence[int]) -> Tensor:
@@ -104,7 +105,7 @@ def small(
     return Small(objective, tuning_class(transformer, objective, around), recipe)
 
 
-def features_of(transformer: Transformer, items: Sequence[Text]) -> Tensor:
+def features_of(transformer: Transformer, items: Sequence[EncodedText]) -> Tensor:
     """What the classifier reads of these texts, (b, d)."""
     return TextReader(transformer, CPU).features(items, transformer.head_shapes[HEAD].reads)
 

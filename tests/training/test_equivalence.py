@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from small_fits import CLASSES, CPU, dataset, features_of, furthest, recipe_of, small, texts, weights_of
 from torch import nn
 
+from heedful.inference.items import collate, encode_texts
+from heedful.inference.reader import TextReader, average_chunks
 from heedful.models.batch import Batch
 from heedful.models.transformer import Transformer
 from heedful.objectives.classify import Classify, balanced_weights
 from heedful.objectives.protocol import Step
-from heedful.objectives.texts import TextReader, average_chunks, collate, make_texts
 from training_samples import read_log, tiny_model
 
 NO_DROPOUT = {
@@ -82,7 +83,7 @@ def test_a_step_is_adamw_on_the_mean_loss(make: Maker, tmp_path: Path) -> None:
     weights = balanced_weights(targets, CLASSES).double()
     model = doubled(make())
     peer = deepcopy(model[0])
-    theirs = make_texts(model[1], rows, None, 32)
+    theirs = encode_texts(model[1], rows, 32)
     recipe = recipe_of(
         training={"lr": 3e-3, "weight_decay": 0.3, "clip": 0.5, "warmup": 0.25, "epochs": 3},
         tuning={"layer_decay": 0.5},
@@ -133,7 +134,7 @@ def test_the_compact_table_is_the_whole_one(keep: str, make: Maker, tmp_path: Pa
     # in fp32, AdamW makes steps of the noise in gradients that are zero
     transformer, tokenizer = doubled(make(reads="first"))
     peer = deepcopy(transformer)
-    theirs = make_texts(tokenizer, rows, None, 32)
+    theirs = encode_texts(tokenizer, rows, 32)
     training = {
         "lr": 1e-2, "weight_decay": 0.5, "clip": None, "warmup": 0, "schedule": "constant", "batch_size": 3,
         "epochs": 6, "keep": keep,
@@ -169,7 +170,7 @@ def test_the_compact_table_is_the_whole_one(keep: str, make: Maker, tmp_path: Pa
 def test_compacting_changes_no_score(make: Maker, tmp_path: Path) -> None:
     transformer, tokenizer = make()
     rows, targets = texts()
-    before = features_of(transformer.eval(), make_texts(tokenizer, rows, None, 32))
+    before = features_of(transformer.eval(), encode_texts(tokenizer, rows, 32))
     whole = transformer.body.embeddings.token.weight.detach().clone()
     one = small((transformer, tokenizer), dataset(rows, targets), recipe_of(), tmp_path)
     assert len(transformer.body.embeddings.token.weight) < len(whole)
@@ -239,20 +240,20 @@ def test_chunks_cover_the_text_and_one_chunk_is_plain(make: Maker) -> None:
     transformer, tokenizer = make()
     whole = tokenizer.encode([LONG])[0].ids
     for room in range(4, len(whole) + 3):
-        (item,) = make_texts(tokenizer, [LONG], None, room, chunked=True)
+        (item,) = encode_texts(tokenizer, [LONG], room, chunked=True)
         assert all(len(c) <= room and c[0] == tokenizer.cls_id and c[-1] == tokenizer.sep_id for c in item.chunks)
         assert [i for c in item.chunks for i in c[1:-1]] == whole[1:-1]
         assert max(map(len, item.chunks)) - min(map(len, item.chunks)) < max(len(c) for c in item.chunks)
         if len(whole) <= room:
             assert item.chunks == [whole]
-            plain = make_texts(tokenizer, [LONG], None, room)
+            plain = encode_texts(tokenizer, [LONG], room)
             assert torch.equal(features_of(transformer.eval(), [item]), features_of(transformer.eval(), plain))
 
 
 def test_chunks_are_averaged(make: Maker) -> None:
     transformer, tokenizer = make(reads="mean")
     transformer = transformer.double().eval()
-    items = make_texts(tokenizer, ["film warm", LONG, "cold", f"{LONG} {LONG}"], None, 12, chunked=True)
+    items = encode_texts(tokenizer, ["film warm", LONG, "cold", f"{LONG} {LONG}"], 12, chunked=True)
     assert [len(item.chunks) for item in items][::2] == [1, 1]
     found = features_of(transformer, items)
     for item, x_d in zip(items, found, strict=True):
@@ -291,7 +292,7 @@ def test_company_does_not_change_the_score_of_a_pair(make: Maker) -> None:
     transformer, tokenizer = make()
     transformer = transformer.double().eval()
     rows = texts(9)[0]
-    items = make_texts(tokenizer, rows, rows[::-1], 20)
+    items = encode_texts(tokenizer, list(zip(rows, rows[::-1], strict=True)), 20)
     assert all(1 in item.segments for item in items if item.segments)
     with torch.no_grad():
         together = features_of(transformer, items)

@@ -36,7 +36,7 @@ STEP_FILES = {
     "training/schedule.py",
     "streams.py",
     "objectives/classify.py",
-    "objectives/texts.py",
+    "inference/reader.py",
 }
 """Those that one training step enters, outside nn/ and models/."""
 ROOT = Path(heedful.__file__).parent
@@ -125,7 +125,7 @@ def test_a_call_back_up_would_be_seen(
 ) -> None:
     """Negative control: a reader that asks the schedule, and one that asks another room of ours."""
     from heedful.evaluation.metrics import ranks
-    from heedful.objectives.texts import TextReader
+    from heedful.inference.reader import TextReader
     from heedful.training.schedule import lr_factor
 
     inner = TextReader.features
@@ -133,7 +133,7 @@ def test_a_call_back_up_would_be_seen(
         "def features(self, texts, reads):\n"
         "    lr_factor(0, 1, 0.0, 'linear'), ranks(zeros)\n"
         "    return inner(self, texts, reads)",
-        str(ROOT / "objectives/texts.py"),
+        str(ROOT / "inference/reader.py"),
         "exec",
     )
     space: dict[str, Any] = {"lr_factor": lr_factor, "ranks": ranks, "inner": inner, "zeros": torch.zeros(2).numpy()}
@@ -142,7 +142,7 @@ def test_a_call_back_up_would_be_seen(
     seen = watched(small(models(), dataset(*texts(24)), recipe_of(), tmp_path / "store"), tmp_path / "fit")
     assert "evaluation/metrics.py" in seen.files
     known = [(a, b) for a, b in seen.calls if "evaluation" not in a + b]
-    assert upwards(known) == [("objectives/texts.py", "training/schedule.py")]
+    assert upwards(known) == [("inference/reader.py", "training/schedule.py")]
 
 
 # What a tuning adds to the loss

@@ -15,17 +15,18 @@ import torch
 from small_fits import CLASSES, CPU, dataset, furthest, recipe_of, small, texts, weights_of
 
 import heedful
-from heedful.api import Model
 from heedful.checkpoints.directory import read_model
 from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
+from heedful.inference.items import collate, encode_pairs, encode_texts
+from heedful.inference.model import Model
+from heedful.inference.reader import TextReader
 from heedful.models.batch import Batch, pack
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Head
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import combine
 from heedful.nn.recurrent import RecurrentHead, RecurrentKind
-from heedful.objectives.texts import TextReader, collate, make_pairs, make_texts
 from heedful.probes.attention.look import look
 from heedful.recipes.reading import explain_key, make_recipe
 from heedful.storage.shared import SharedStore
@@ -101,7 +102,7 @@ def test_company_does_not_change_a_score(kind: str, chunked: bool, make: Maker, 
 @pytest.mark.parametrize("kind", ["bilstm", "gru"])
 def test_the_features_of_chunks_are_averaged(kind: str, make: Maker) -> None:
     transformer, tokenizer = make(recurrent(kind))
-    items = make_texts(tokenizer, ["film warm", LONG, f"{LONG} {LONG}"], None, 12, chunked=True)
+    items = encode_texts(tokenizer, ["film warm", LONG, f"{LONG} {LONG}"], 12, chunked=True)
     assert max(len(item.chunks) for item in items) > 2
     network = transformer.heads["classify"].extractor
     with torch.no_grad():
@@ -115,7 +116,7 @@ def test_the_features_of_chunks_are_averaged(kind: str, make: Maker) -> None:
 def test_towers_combine_the_features_of_each_text_alone(kind: str, make: Maker) -> None:
     transformer, tokenizer = make(recurrent(kind, pairs="towers", recurrent_width=5))
     rows = texts(9)[0]
-    items = make_pairs(tokenizer, rows, rows[::-1], 20)
+    items = encode_pairs(tokenizer, list(zip(rows, rows[::-1], strict=True)), 20)
     network, reader = transformer.heads["classify"].extractor, TextReader(transformer, CPU)
     assert transformer.heads["classify"].output.in_features == 4 * network.width + 1
     with torch.no_grad():
@@ -157,7 +158,7 @@ def test_packed_texts_are_split_first(make: Maker) -> None:
 
 def test_calibrating_divides_the_scores(make: Maker) -> None:
     transformer, tokenizer = make(recurrent("gru", kind="two-layer"))
-    batch = collate(make_texts(tokenizer, texts(5)[0], None, 20), 0, CPU)[0]
+    batch = collate(encode_texts(tokenizer, texts(5)[0], 20), 0, CPU)[0]
     with torch.no_grad():
         before, features = transformer("classify", batch), transformer.inputs("classify", batch)
         transformer.calibrate("classify", 2.5)
@@ -351,7 +352,7 @@ def test_it_learns_an_order_to_which_a_mean_is_blind(kind: str, make: Maker, tmp
         transformer, tokenizer = make(head, position_kind="none")
         one = small((deepcopy(transformer), tokenizer), dataset(rows[:200], targets[:200], number=2), recipe, tmp_path)
         one.train(tmp_path / name)
-        tested = make_texts(tokenizer, rows[200:], None, 32)
+        tested = encode_texts(tokenizer, rows[200:], 32)
         scores = TextReader(one.tuning.transformer.eval(), CPU).all_scores(tested, "classify")
         right[name] = float((scores.argmax(1) == torch.tensor(targets[200:])).double().mean())
         if name == "mean":

@@ -11,10 +11,10 @@ import torch
 
 from heedful.data.examples import Dataset, load_dataset
 from heedful.errors import RequestError
+from heedful.inference.items import EncodedText, encode_texts, pack_texts, unpack_texts
 from heedful.objectives import classify, loading
 from heedful.objectives.classify import Classify
 from heedful.objectives.loading import load_data, whole_data
-from heedful.objectives.texts import Text, make_texts, pack_texts, unpack_texts
 from heedful.recipes.schema import DataTable, SourceTable
 from heedful.storage.locks import alone
 from heedful.storage.shared import SharedStore
@@ -35,11 +35,11 @@ def test_texts_come_back_from_tensors(tmp_path: Path) -> None:
     _, tokenizer = tiny_model(tmp_path)
     long = "a lovely film with a long plot " * 6
     for texts, pairs, chunked in [(["a film", long], None, True), (["a film", long], ["the plot", ""], False)]:
-        made = make_texts(tokenizer, texts, pairs, 12, chunked)
+        made = encode_texts(tokenizer, texts if pairs is None else list(zip(texts, pairs, strict=True)), 12, chunked)
         assert unpack_texts(pack_texts(made)) == made
         assert any(len(i.chunks) > 1 or i.truncated for i in made)
     assert unpack_texts(pack_texts([])) == []
-    assert unpack_texts(pack_texts([Text([[1, 2]], None, False)])) == [Text([[1, 2]], None, False)]
+    assert unpack_texts(pack_texts([EncodedText([[1, 2]], None, False)])) == [EncodedText([[1, 2]], None, False)]
 
 
 class Counts:

@@ -19,8 +19,8 @@ from heedful.cli.predict import predict
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import CLASS_METRICS
 from heedful.objectives.multi_task import MultiTask
+from heedful.objectives.parts import Parts
 from heedful.objectives.task_draws import TaskDraws, annealed, shares
-from heedful.objectives.texts import Parts
 from heedful.recipes.reading import explain_key, make_recipe
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.examples import read_values

@@ -12,8 +12,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import heedful
 from heedful.errors import RequestError
+from heedful.inference.items import encode_pairs
+from heedful.inference.reader import TextReader
 from heedful.nn.heads import combine
-from heedful.objectives.texts import TextReader, make_pairs
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies.baselines import data_key
@@ -69,7 +70,7 @@ def test_what_is_kept_is_what_the_body_gives_each_text_alone(world: Any, tmp_pat
     assert len(cached) == len(strings) < 2 * len(objective.items["train"])  # each text once
     transformer.double()
     reader = TextReader(transformer, torch.device("cpu"))
-    items = make_pairs(parts.checkpoint.tokenizer, objective.data.train.texts, objective.data.train.pairs, 32)
+    items = encode_pairs(parts.checkpoint.tokenizer, objective.data.train.inputs, 32)
     with torch.inference_mode():
         alone = torch.cat([reader.inputs([item], "classify") for item in items])
         together = reader.inputs(items, "classify")

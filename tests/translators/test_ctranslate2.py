@@ -11,7 +11,7 @@ import pytest
 
 import heedful
 from heedful.checkpoints.translators.marian import why_not_ctranslate2
-from heedful.translating.translator import Translator
+from heedful.inference.translation.translator import Translator
 from marian_samples import SOURCES, make_peer, save_peer
 
 PYTHON = os.environ.get("HEEDFUL_CTRANSLATE2_PYTHON")

@@ -12,7 +12,7 @@ import torch
 import heedful
 from heedful.checkpoints.translators.checkpoint import NEUTRAL, SETTINGS
 from heedful.errors import RequestError
-from heedful.translating.translator import Translator
+from heedful.inference.translation.translator import Translator
 from marian_samples import CASES, SOURCES, make_peer, save_peer
 
 STOPPING = {True: "early", False: "heuristic", "never": "exact"}

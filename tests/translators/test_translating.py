@@ -13,11 +13,11 @@ from heedful.checkpoints.translators import write_translator
 from heedful.cli.main import main
 from heedful.cli.probe_attention import describe
 from heedful.errors import RequestError
+from heedful.inference.translation.engine import in_batches
+from heedful.inference.translation.translator import Translator
 from heedful.models.batch import Batch
 from heedful.models.seq2seq.decoder_only import DecoderOnly
-from heedful.translating.attention import look
-from heedful.translating.engine import in_batches
-from heedful.translating.translator import Translator
+from heedful.probes.attention.translation import look
 
 TEXTS = ["the cat sat on the mat", "a dog", "", "the dog sat on a cat", "mat", "  ", "the cat ran"]
 SHORT = {"max_length": 12}
@@ -184,7 +184,7 @@ def test_texts_that_cannot_be_translated_are_refused() -> None:
     translator = made("post")
     for texts, words in (
         ("a dog", "put the one text in a list"),
-        ([1], "row 0 of the texts is int"),
+        ([1], "Row 0 of the texts is int"),
         (["a", "a" * 40], "row 1 of the texts has 41 tokens, and the model reads at most 40"),
         (["a \ud800"], "half a surrogate pair"),
     ):

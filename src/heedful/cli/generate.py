@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from heedful.generating import Generated, Prompt, Writer
+    from heedful.inference.generation import Generated, Prompt, TextGenerator
     from heedful.models.composition import Composition
 
 _WINDOW = 64  # prompts after which what there is is printed
@@ -77,17 +77,16 @@ def generate(
     Limits(max_new_tokens, min_new_tokens)  # refused before a model is waited for
     given = _given(prompts or [], file)
 
-    from heedful.api import Model, load
-    from heedful.generating import Writer
+    from heedful.inference.generation import TextGenerator
+    from heedful.inference.loading import load
+    from heedful.inference.model import Model
+    from heedful.inference.predictor import why_not
     from heedful.models.composition import parse_composition
-    from heedful.translating.translator import Translator
 
     loaded = load(model)
-    if isinstance(loaded, Translator):
-        loaded.generate()
     if not isinstance(loaded, Model):
-        raise RequestError(f"{model}: is a TF-IDF model, which cannot go on with a text; name a language model.")
-    writer = Writer(loaded)
+        raise RequestError(why_not(loaded, "generate"))
+    writer = TextGenerator(loaded)
     limits = writer.limits(max_new_tokens, min_new_tokens, stop or ())
     encoded = writer.encode(given.texts, lambda row: given.names[row])
     composed = None if adapters is None else parse_composition(adapters)
@@ -162,7 +161,7 @@ class _Asked:
     """Prompts for a model, and the ways in which its texts are shown."""
 
     def __init__(
-        self, writer: "Writer", prompts: "list[Prompt]", limits: Limits, adapters: "Composition | None"
+        self, writer: "TextGenerator", prompts: "list[Prompt]", limits: Limits, adapters: "Composition | None"
     ) -> None:
         self._writer, self._prompts, self._limits, self._adapters = writer, prompts, limits, adapters
         self._terminal = sys.stdout.isatty()

@@ -15,8 +15,8 @@ def describe_translator(checkpoint: "TranslatorCheckpoint", source: str) -> dict
     """Everything that is known, as plain data."""
     from heedful.checkpoints.translators.marian import why_not, why_not_ctranslate2
     from heedful.checkpoints.translators.own import KINDS
+    from heedful.inference.translation.settings import longest_sides
     from heedful.models.inventory import take_inventory
-    from heedful.translating.settings import longest_sides
 
     inventory, tokenizers = take_inventory(checkpoint.model), checkpoint.tokenizers
     longest = longest_sides(checkpoint)

@@ -16,7 +16,8 @@ from heedful.cli.show import Header
 from heedful.errors import RequestError
 
 if TYPE_CHECKING:
-    from heedful.api import Predictions, Predictor
+    from heedful.inference.loading import Classifier
+    from heedful.inference.predictions import Predictions
 
 _WINDOW = 2048
 _FORMATS = {".tsv": "excel-tab", ".csv": "excel", ".jsonl": ""}
@@ -48,7 +49,7 @@ def predict(
     ] = None,
 ) -> None:
     """Predict a text, or every row of a file, streaming: memory does not grow with it."""
-    from heedful.api import load
+    from heedful.inference.loading import load_classifier
 
     if out is not None and out.suffix not in _FORMATS:
         raise RequestError(f"{out}: the ending must be .tsv, .csv or .jsonl.")
@@ -57,7 +58,7 @@ def predict(
         _refuse_options(texts)
     if out is not None and (is_file or texts == ["-"]):
         refuse_input(out, Path(texts[0]) if is_file else None)
-    asked = Asked(load(model), head, adapters, raw)
+    asked = Asked(load_classifier(model), head, adapters, raw)
     if is_file:
         windows = _from_file(Path(texts[0]), asked, model, text, pair, header)
     elif texts == ["-"]:
@@ -79,8 +80,8 @@ def predict(
 class Asked:
     """A model, and which of its answers are wanted. What it cannot answer is refused before anything is written."""
 
-    def __init__(self, model: "Predictor", head: str | None, adapters: str | None, raw: bool) -> None:
-        from heedful.api import Model
+    def __init__(self, model: "Classifier", head: str | None, adapters: str | None, raw: bool) -> None:
+        from heedful.inference.model import Model
 
         self.model = model
         self._options: dict[str, Any] = {"head": head, "adapters": adapters, "raw": raw}

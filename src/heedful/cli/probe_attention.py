@@ -10,8 +10,8 @@ from heedful.cli.show import size
 from heedful.errors import RequestError, WorkError
 
 if TYPE_CHECKING:
+    from heedful.inference.predictor import TransformerModel
     from heedful.probes.attention.views import Attention, View
-    from heedful.probes.models import ReadableModel
 
 _STANDING_OUT = (
     ("narrowly", "entropy", min, "entropy {:.2f}"),
@@ -59,11 +59,11 @@ def attention(
         raise RequestError("the text is empty; give one with words in it.")
     if position is not None and position < 1:
         raise RequestError(f"--position {position}: tokens are counted from 1.")
-    from heedful.api import load
+    from heedful.inference.loading import load
+    from heedful.inference.translation.translator import Translator
     from heedful.probes.attention.look import look
+    from heedful.probes.attention.translation import look as look_translation
     from heedful.report.attention.page import page
-    from heedful.translating.attention import look as look_translation
-    from heedful.translating.translator import Translator
 
     loaded = load(model)
     if isinstance(loaded, Translator):
@@ -74,7 +74,7 @@ def attention(
         if second is not None and loaded.of_pairs is False:
             raise RequestError(f"{model} was trained on single texts; give it one.")
         read = text if second is None else (text, second)
-        seen = look(cast("ReadableModel", loaded), read, head, label, None if position is None else position - 1)
+        seen = look(cast("TransformerModel", loaded), read, head, label, None if position is None else position - 1)
     path = out or free_file(Path("attention.html"))
     files = [(path, page(seen).encode("utf-8")), *([(arrays, seen.packed())] if arrays is not None else [])]
     _write(files)

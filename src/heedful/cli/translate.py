@@ -12,11 +12,11 @@ from heedful.cli.outputs import open_result, refuse_input
 from heedful.cli.show import without_controls
 from heedful.decoding.settings import Stopping
 from heedful.errors import RequestError
-from heedful.translating.arriving import Windows, lines_of_file, lines_of_pipe
+from heedful.inference.translation.input_lines import Windows, lines_of_file, lines_of_pipe
 
 if TYPE_CHECKING:
-    from heedful.translating.engine import Translation
-    from heedful.translating.lines import LineTranslator
+    from heedful.inference.translation.engine import Translation
+    from heedful.inference.translation.line_translator import LineTranslator
 
 
 def translate(
@@ -67,14 +67,15 @@ def translate(
     file = None if file == Path("-") else file
     _check_files(file, out)
 
-    from heedful.api import load
-    from heedful.translating.lines import LineTranslator
-    from heedful.translating.settings import Wanted
-    from heedful.translating.translator import Translator
+    from heedful.inference.loading import load
+    from heedful.inference.predictor import why_not
+    from heedful.inference.translation.line_translator import LineTranslator
+    from heedful.inference.translation.settings import Wanted
+    from heedful.inference.translation.translator import Translator
 
     loaded = load(model)
     if not isinstance(loaded, Translator):
-        raise RequestError(f"{model}: is no translator; name a model that goes from a source to a target.")
+        raise RequestError(why_not(loaded, "translate"))
     lengths = {"max_length": max_length, "min_length": min_length}
     wanted = Wanted(**only_given({**drawn, **searched, **lengths, "seed": seed}))
     translator = LineTranslator(loaded, wanted, prefix, batch_size, batch_tokens)

@@ -36,6 +36,11 @@ class Examples:
             [self.rows[i] for i in chosen],
         )
 
+    @property
+    def inputs(self) -> list[str] | list[tuple[str, str]]:
+        """The texts, or the pairs of texts."""
+        return self.texts if self.pairs is None else list(zip(self.texts, self.pairs, strict=True))
+
     def identities(self) -> list[tuple[str, str]]:
         """What makes two examples the same: text and pair, whatever their labels."""
         return list(zip(self.texts, self.pairs or [""] * len(self.texts), strict=True))

@@ -1,6 +1,8 @@
 """A whole model: one body, and any number of heads on it by name."""
 
 import contextlib
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -171,14 +173,25 @@ def _make_classifier(shape: Shape, head: Head, width: int) -> LinearHead | TwoLa
     return TwoLayerHead(width, shape.width, head.classes, dropout, activation, head.input_dropout)
 
 
+_EVALUATED: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Without dropout inside, as it was outside."""
-    was_training = module.training
-    if was_training:
-        module.eval()
+    """Turn dropout off inside, for all threads that are inside; the last one that leaves turns it on again."""
+    with _LOCK:
+        users = _EVALUATED.get(module, 0)
+        switched = users > 0 or module.training
+        if switched:
+            _EVALUATED[module] = users + 1
+            module.eval()
     try:
         yield
     finally:
-        if was_training:
-            module.train()
+        if switched:
+            with _LOCK:
+                _EVALUATED[module] -= 1
+                if not _EVALUATED[module]:
+                    del _EVALUATED[module]
+                    module.train()

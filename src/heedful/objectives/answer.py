@@ -24,14 +24,10 @@ from heedful.checkpoints.heads import NewHead
 from heedful.data.questions import Questions, load_questions
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import fill_in, mean_of, ratio_of
-from heedful.models.flops import forward_flops
-from heedful.models.shape import Shape
-from heedful.nn.heads import Reading
-from heedful.objectives.asking import (
+from heedful.inference.questions import (
     ANSWER_TOKENS,
     Answered,
     question_form,
-    questions_of,
     said_text,
     say_answers,
     spelled,
@@ -40,20 +36,32 @@ from heedful.objectives.asking import (
     stands_in,
     unspelled_note,
 )
+from heedful.inference.reader import TextReader
+from heedful.inference.states import collate_rows
+from heedful.models.flops import forward_flops
+from heedful.models.shape import Shape
+from heedful.nn.heads import Reading
 from heedful.objectives.causal import LANGUAGE_MODEL, require_causal
-from heedful.objectives.collate import collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, whole
+from heedful.objectives.parts import Parts, at_least_float32, in_parts
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.recalling import subjects_of
-from heedful.objectives.texts import Parts, TextReader, at_least_float32, in_parts
 from heedful.objectives.words import Ints, Row
-from heedful.recipes.schema import ObjectiveTable, Recipe
+from heedful.recipes.schema import DataTable, ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 from heedful.streams import shuffled, uniforms
 
 HEAD = "causal"
 _POOL = 16  # steps whose rows are sorted by length together
 _ROWS = 64  # questions at a time that are judged
+
+
+def questions_of(table: DataTable) -> dict[str, Any]:
+    """The [data] of a recipe in the words of `load_questions`."""
+    files = {split: file for split in ("train", "dev", "test") if (file := getattr(table, split)) is not None}
+    columns = {"question": table.text, "answer": table.label, "header": table.header, "quotes": table.quotes}
+    carved = {"dev_share": table.dev_share, "split_seed": table.split_seed}
+    return {"name": table.name, "files": files, **columns, **carved}
 
 
 class AnswerTable(ObjectiveTable):

@@ -8,6 +8,7 @@ import numpy as np
 from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import ratio_of
+from heedful.inference.questions import first_of
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
 from heedful.objectives.corpora import row_bytes
@@ -69,11 +70,6 @@ def require_causal(shape: Shape, kind: str) -> None:
         raise RequestError(
             f'objective.kind = "{kind}" needs a model whose tokens see only what came before; {LANGUAGE_MODEL.remedy}.'
         )
-
-
-def first_of(*ids: int | None) -> int | None:
-    """The first that there is."""
-    return next((i for i in ids if i is not None), None)
 
 
 OBJECTIVE = Causal

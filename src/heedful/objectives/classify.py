@@ -37,27 +37,25 @@ from heedful.evaluation.metrics import (
 from heedful.evaluation.scores import score_classes, score_numbers
 from heedful.evaluation.statistics.classes import Predictions, statistics_of_predictions
 from heedful.evaluation.tfidf import TfidfModel
-from heedful.models.flops import forward_flops
-from heedful.models.shape import Shape
-from heedful.nn.heads import ONE_STATE, Reading, Reads
-from heedful.objectives.loading import load_data
-from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
-from heedful.objectives.rows import EpochRows, padding_share
-from heedful.objectives.texts import (
+from heedful.inference.items import (
+    EncodedText,
     Item,
-    Parts,
-    Text,
-    TextReader,
-    at_least_float32,
-    in_parts,
-    make_pairs,
-    make_texts,
+    encode_pairs,
+    encode_texts,
     pack_pairs,
     pack_texts,
     texts_of,
     unpack_pairs,
     unpack_texts,
 )
+from heedful.inference.reader import TextReader
+from heedful.models.flops import forward_flops
+from heedful.models.shape import Shape
+from heedful.nn.heads import ONE_STATE, Reading, Reads
+from heedful.objectives.loading import load_data
+from heedful.objectives.parts import Parts, at_least_float32, in_parts
+from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
+from heedful.objectives.rows import EpochRows, padding_share
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 
@@ -191,16 +189,15 @@ class Classify(Objective):
         for name, e in self.splits.items():
             key = {**self._facts(facts), "rows": rows if name == "train" else None}
             if head.pairs == "joint":
-                made = partial(make_texts, tokenizer, e.texts, e.pairs, table.max_length, chunked, segments)
+                made = partial(encode_texts, tokenizer, e.inputs, table.max_length, chunked, segments)
                 self.items[name] = unpack_texts(store.tensors(key, name, lambda made=made: pack_texts(made())))  # type: ignore[misc]
             else:
-                assert e.pairs is not None
-                apart = partial(make_pairs, tokenizer, e.texts, e.pairs, table.max_length)
+                apart = partial(encode_pairs, tokenizer, cast(Any, e.inputs), table.max_length)
                 kept = store.tensors(key, f"{name}-apart", lambda apart=apart: pack_pairs(apart()))  # type: ignore[misc]
                 self.items[name] = unpack_pairs(kept)
             for some in (texts_of(self.items[name]), self.items[name]):
                 for i, item in enumerate(some):
-                    item.place = (self._place(name), i)
+                    item.cache_key = (self._place(name), i)
         self.one_read = head.reads in ONE_STATE
         self._order_rows([item.tokens for item in self.items["train"]])
 
@@ -222,17 +219,17 @@ class Classify(Objective):
         for text in self._texts():
             text.chunks = [[new_id[i] for i in chunk] for chunk in text.chunks]
 
-    def _texts(self) -> list[Text]:
+    def _texts(self) -> list[EncodedText]:
         return texts_of(chain.from_iterable(self.items.values()))
 
-    def cached_texts(self) -> Mapping[str, Sequence[Text]]:
+    def cached_texts(self) -> Mapping[str, Sequence[EncodedText]]:
         return {self._place(name): texts_of(items) for name, items in self.items.items()}
 
     def _place(self, name: str) -> str:
         """What a cache calls the set: those of several tasks must not meet."""
         return name if self.task == HEAD else f"{name}-{self.task}"
 
-    def labelled_texts(self, name: str) -> tuple[Sequence[Text], Sequence[str | None]]:
+    def labelled_texts(self, name: str) -> tuple[Sequence[EncodedText], Sequence[str | None]]:
         gold: Sequence[str | None] = self.splits[name].labels or [None] * len(self.items[name])
         texts = [(text, label) for item, label in zip(self.items[name], gold, strict=True) for text in texts_of([item])]
         return [text for text, _ in texts], [label for _, label in texts]
@@ -427,10 +424,9 @@ class Classify(Objective):
         started = time.perf_counter()
         items: Sequence[Item]
         if transformer.head_shapes[self.task].pairs == "joint":
-            items = make_texts(tokenizer, some.texts, some.pairs, table.max_length, chunked, segments)
+            items = encode_texts(tokenizer, some.inputs, table.max_length, chunked, segments)
         else:
-            assert some.pairs is not None
-            items = make_pairs(tokenizer, some.texts, some.pairs, table.max_length)
+            items = encode_pairs(tokenizer, cast(Any, some.inputs), table.max_length)
         reading = time.perf_counter() - started
         return (reading + TextReader(transformer, device).seconds(items, self.task)) * 1000 / len(items)
 

@@ -23,14 +23,16 @@ from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import METRICS, Columns, Metric, scored
 from heedful.evaluation.task_mean import TASK_MEAN, JudgedTask, combined_columns, combined_row, task_mean
+from heedful.inference.items import EncodedText
+from heedful.inference.reader import TextReader
 from heedful.models.modules import is_part_name
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
 from heedful.objectives.classify import TERM, Classify, ClassifyTable
 from heedful.objectives.loading import load_data
+from heedful.objectives.parts import Parts
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.task_draws import EXPONENTS, TaskDraws, annealed
-from heedful.objectives.texts import Parts, Text, TextReader
 from heedful.recipes.schema import ObjectiveTable, Recipe, TaskTable
 from heedful.storage.shared import SharedStore
 
@@ -178,7 +180,7 @@ class MultiTask(Objective):
     def trains(self, head: str) -> bool:
         return head in self.trained
 
-    def labelled_texts(self, name: str) -> tuple[Sequence[Text], Sequence[str | None]]:
+    def labelled_texts(self, name: str) -> tuple[Sequence[EncodedText], Sequence[str | None]]:
         split, _, task = name.partition("-")
         return self.tasks[task].labelled_texts(split) if task in self.tasks else ((), ())
 
@@ -200,7 +202,7 @@ class MultiTask(Objective):
         for task in self.tasks.values():
             task.renumber(new_id)
 
-    def cached_texts(self) -> Mapping[str, Sequence[Text]]:
+    def cached_texts(self) -> Mapping[str, Sequence[EncodedText]]:
         """By name, so that runs with other orders of tasks do not wait for each other in a circle."""
         every = {name: texts for task in self.tasks.values() for name, texts in task.cached_texts().items()}
         return dict(sorted(every.items()))

@@ -16,11 +16,12 @@ from torch import Tensor
 from heedful.checkpoints.translators import TranslatorCheckpoint
 from heedful.data.aligned.records import Pairs
 from heedful.data.checks import count_of, listed
+from heedful.inference.feature_files import write_features
+from heedful.inference.items import EncodedText, collate
+from heedful.inference.reader import LowerStates
 from heedful.models.batch import Batch, pad
 from heedful.models.body import Memory
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
-from heedful.objectives.kept import write_features
-from heedful.objectives.texts import LowerStates, Text, collate
 from heedful.storage.shared import SharedStore
 from heedful.text.tokenizer import Tokens
 
@@ -38,7 +39,7 @@ class PairRows:
     targets: list[list[int]]
     rows: list[int]
     """The number of each pair in its file."""
-    bert: list[Text] = field(default_factory=list)
+    bert: list[EncodedText] = field(default_factory=list)
     """The sources in the tokens of another body; none where there is no such body."""
     too_long: list[str] = field(default_factory=list)
     """Sentences on what was cut, or left out."""
@@ -77,7 +78,9 @@ def encode_set(
         [encoded.sources[i] for i in kept],
         [encoded.targets[i] for i in kept],
         [pairs.rows[i] for i in kept],
-        [Text([other[i].ids], None, other[i].truncated, (name, at)) for at, i in enumerate(kept)] if other else [],
+        [EncodedText([other[i].ids], None, other[i].truncated, (name, at)) for at, i in enumerate(kept)]
+        if other
+        else [],
         said,
         len(gone),
     )
@@ -158,7 +161,7 @@ class Batcher:
         return seconds
 
     def _write(
-        self, model: BertFusedSeq2Seq, texts: Sequence[Text], starts: Any, folder: Any, device: torch.device
+        self, model: BertFusedSeq2Seq, texts: Sequence[EncodedText], starts: Any, folder: Any, device: torch.device
     ) -> None:
         def fill(array: Any, numbers: list[int]) -> None:
             batch, _ = collate([texts[i] for i in numbers], model.shape.bert.pad_id, device)

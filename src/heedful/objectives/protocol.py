@@ -23,9 +23,11 @@ from heedful.checkpoints.heads import NewHead
 from heedful.checkpoints.protocol import AnyCheckpoint
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
+from heedful.inference.items import EncodedText
+from heedful.inference.reader import TextReader
 from heedful.models.flops import forward_flops
 from heedful.nn.heads import Reading
-from heedful.objectives.texts import Parts, Text, TextReader
+from heedful.objectives.parts import Parts
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 
@@ -182,12 +184,12 @@ class Objective(ABC):
         """From now on the id i is new_id[i]: the table was cut down to the ids that occur."""
         raise NotImplementedError("an objective that says which ids occur can renumber them")
 
-    def cached_texts(self) -> Mapping[str, Sequence[Text]]:
+    def cached_texts(self) -> Mapping[str, Sequence[EncodedText]]:
         """By the name of their set, the texts whose states may be computed once if the body does not move; each is at
         the place that it names. Sets that are trained on are called "train", or begin with "train-"."""
         return {}
 
-    def labelled_texts(self, name: str) -> tuple[Sequence[Text], Sequence[str | None]]:
+    def labelled_texts(self, name: str) -> tuple[Sequence[EncodedText], Sequence[str | None]]:
         """The texts of an evaluation set as the body reads them, each with its label; None where there is none to know.
         Two towers are two texts."""
         return (), ()

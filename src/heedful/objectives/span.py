@@ -14,9 +14,10 @@ from pydantic import Field
 from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import ratio_of
+from heedful.inference.questions import first_of
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
-from heedful.objectives.causal import LANGUAGE_MODEL, USAGE, first_of, require_causal
+from heedful.objectives.causal import LANGUAGE_MODEL, USAGE, require_causal
 from heedful.objectives.corpora import CorpusText
 from heedful.objectives.words import Ints, Row, Words, WordsTable
 from heedful.recipes.schema import Recipe

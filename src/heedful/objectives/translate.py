@@ -32,6 +32,8 @@ from heedful.evaluation.translations import (
     signatures,
     translation_columns,
 )
+from heedful.inference.batching import BatchRule, batches
+from heedful.inference.reader import TextReader
 from heedful.models.flops import forward_flops
 from heedful.models.seq2seq.flops import bert_fused_flops, decoder_only_flops, recurrent_flops, transformer_flops
 from heedful.models.seq2seq.protocol import NextTarget
@@ -39,9 +41,9 @@ from heedful.models.seq2seq.shape import BertFusedShape, RecurrentShape, Seq2Seq
 from heedful.models.shape import Shape
 from heedful.objectives.loading import load_aligned
 from heedful.objectives.pair_rows import Batcher, PairRows, encode_set
+from heedful.objectives.parts import Parts, at_least_float32, in_parts
 from heedful.objectives.protocol import Judgement, MadeModel, Objective, Partial, Reseed, Step
-from heedful.objectives.rows import EpochRows, by_tokens, padding_share
-from heedful.objectives.texts import Parts, TextReader, at_least_float32, in_parts
+from heedful.objectives.rows import EpochRows, padding_share
 from heedful.objectives.translators import KINDS, check_model, longest_text, make_translator
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
@@ -282,7 +284,7 @@ class Translate(Objective):
         columns = {"nll": np.zeros(len(rows)), "tokens": np.array([float(len(t)) for t in rows.targets])}
         most = max(1, min(_TOKENS, _SCORES // self.checkpoint.tokenizers.target.size))
         with torch.inference_mode():
-            for some in by_tokens(sorted(range(len(rows)), key=lambda i: -lengths[i]), lengths, most):
+            for some in batches(lengths, BatchRule(_TOKENS, most)):
                 scores_nv, gold_n = self.batcher.scores(name, some, device)
                 nll_n = F.cross_entropy(at_least_float32(scores_nv), gold_n, reduction="none").double().cpu().numpy()
                 owner_n = np.repeat(np.arange(len(some)), [len(rows.targets[i]) for i in some])
@@ -318,10 +320,11 @@ class Translate(Objective):
         limits = Limits(most or self.recipe.training.max_length, stop=frozenset({end}))
         sources = self.sets_[name].sources
         wanted = list(range(len(sources)) if numbers is None else numbers)
-        order, lengths = sorted(wanted, key=lambda i: -len(sources[i])), list(map(len, sources))
+        lengths = [len(sources[i]) for i in wanted]
         said: dict[int, Hypothesis] = {}
         with torch.inference_mode():
-            for some in by_tokens(order, lengths, max(1, _TOKENS // beam)):
+            for batch in batches(lengths, BatchRule(_TOKENS, max(1, _TOKENS // beam))):
+                some = [wanted[at] for at in batch]
                 reader = NextTarget(model, model.encode(self.batcher.source(name, some, device)))
                 rows = [self.sets_[name].rows[i] for i in some]
                 found = beam_search(reader, [[begin]] * len(some), settings, limits, rows=rows, device=device)

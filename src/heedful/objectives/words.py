@@ -23,14 +23,16 @@ from torch import Tensor
 from heedful.checkpoints.directory import Checkpoint
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import fill_in, scored
+from heedful.inference.batching import BatchRule, batches, rule_for
+from heedful.inference.reader import TextReader
+from heedful.inference.states import Wanted, collate_rows
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
-from heedful.objectives.collate import Wanted, collate_rows
 from heedful.objectives.corpora import CorpusText, Stretches, cut_rows
 from heedful.objectives.neighbours import neighbour_table
+from heedful.objectives.parts import Parts, at_least_float32, in_parts
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.rows import EpochRows, padding_share
-from heedful.objectives.texts import Parts, TextReader, at_least_float32, in_parts
 from heedful.objectives.warmup import length_at, rows_at
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
@@ -43,7 +45,7 @@ JUDGED = "judged"
 """In the place of an epoch's number: what is judged is drawn in the same way every time."""
 FREQUENCIES = "word-frequencies"
 """The baseline that gives each token the probability that it has in the training text, whatever stands around it."""
-_ROWS, _SCORES = 64, 2**25  # at a time that are only judged
+_SCORES = 2**25  # at a time, where rows are only judged
 
 
 class WordsTable(ObjectiveTable):
@@ -319,9 +321,10 @@ class Words(Objective):
         numbers = self.judged(name).tolist()
         rows = [self.row(name, n, JUDGED) for n in numbers]
         columns = {key: np.zeros(len(rows)) for key in ("nll", "words", "right")}
-        order = sorted(range(len(rows)), key=lambda i: -len(rows[i].ids_t))
+        rule = rule_for(reader.device)
+        most = max(1, min(rule.tokens or _SCORES, _SCORES // len(self.log_frequency_v)))
         with torch.inference_mode():
-            for some in _bounded(order, [len(row.words_n) for row in rows], _SCORES // len(self.log_frequency_v)):
+            for some in batches([len(row.ids_t) for row in rows], BatchRule(rule.rows, most)):
                 for key, values in self.judge_some(reader, [rows[i] for i in some]).items():
                     columns.setdefault(key, np.zeros(len(rows)))[some] = values
         more, words_n = self.more_columns(name, numbers), _words(rows)
@@ -385,17 +388,3 @@ class Words(Objective):
 def _words(rows: Sequence[Row]) -> Ints:
     """The words that are asked for in some rows."""
     return np.concatenate([np.zeros(0, np.int64), *(row.words_n for row in rows)]).astype(np.int64)
-
-
-def _bounded(order: Sequence[int], words: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Rows in this order, in parts of at most `_ROWS` of them with at most so many words, but at least one."""
-    part: list[int] = []
-    held = 0
-    for i in order:
-        if part and (len(part) == _ROWS or held + words[i] > most):
-            yield part
-            part, held = [], 0
-        part.append(i)
-        held += words[i]
-    if part:
-        yield part

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from heedful.api import Model
 from heedful.errors import RequestError
+from heedful.inference.model import Model
 from heedful.probes.bias.ask import Changes, ask, ask_likelier
 from heedful.probes.bias.finding import Reading, find_pairs
 from heedful.probes.bias.findings import findings

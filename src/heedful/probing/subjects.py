@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heedful.api import Predictor, load
 from heedful.checkpoints.tfidf import is_tfidf
 from heedful.errors import RequestError
+from heedful.inference.loading import Classifier, load_classifier
 from heedful.probes.models import Subject
 from heedful.storage.reading import mapping, records
 from heedful.storage.runs import has_weights, read_run, read_study
@@ -102,6 +102,6 @@ def _of_study(path: Path) -> list[Subject]:
     return [replace(one, name=f"{place}: {one.name}") for one in made]
 
 
-def _loaded(source: str | Path) -> Predictor:
+def _loaded(source: str | Path) -> Classifier:
     path = Path(source).expanduser()
-    return load(path if path.exists() else source)
+    return load_classifier(path if path.exists() else source)

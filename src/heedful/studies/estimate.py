@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from heedful.nn.attention import linear_maps
+from heedful.objectives.parts import Parts
 from heedful.objectives.protocol import Objective, Step
-from heedful.objectives.texts import Parts
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective

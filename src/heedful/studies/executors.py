@@ -192,7 +192,7 @@ def executor_for(on: str | None, workers: int | None, jobs: int) -> Place:
 def local(workers: int | None, jobs: int) -> Place:
     """This machine: as many runs at a time as there are cores, or one after another if there is one run, one core, or a
     GPU that they would have to share."""
-    from heedful.training.device import has_gpu
+    from heedful.inference.device import has_gpu
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers is None:

@@ -355,9 +355,18 @@ def why_no_texts(rows: Sequence[object]) -> str:
         if isinstance(row, tuple | list) and len(row) != 2:
             return f"Row {i} of the texts has {len(row)} parts; give a string, or a pair of strings."
         for part in row if isinstance(row, tuple | list) else (row,):
+            if _is_missing(part):
+                return f"Row {i} of the texts is missing. Fill it or remove it."
             if not isinstance(part, str):
                 return f"Row {i} of the texts is {type(part).__name__}, not text; give a string, or a pair of strings."
     return ""
+
+
+def _is_missing(value: object) -> bool:
+    """None, NaN, or what pandas has for them (whose comparisons are missing, too)."""
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _why_not_encoded(rows: Sequence[Text]) -> str:

@@ -15,10 +15,10 @@ from heedful.checkpoints.fresh import fresh_model, shape_from
 from heedful.checkpoints.heads import NewHead
 from heedful.checkpoints.protocol import AnyCheckpoint
 from heedful.errors import RequestError
+from heedful.inference.device import is_mixed, pick_device
 from heedful.objectives.protocol import MadeModel, Objective
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
-from heedful.training.device import is_mixed, pick_device
 from heedful.training.tokenizers import tokenizer_for
 from heedful.tuning.protocol import Surroundings, Tuning
 

@@ -12,13 +12,13 @@ from torch import nn
 
 from heedful.checkpoints.adapters import find_adapter, put_adapter
 from heedful.errors import RequestError
+from heedful.inference.reader import LowerStates, TextReader
 from heedful.models.adapters import AdapterShape, add_adapter, draw_adapter, lowest_layer
 from heedful.models.composition import Composition, names_of
 from heedful.models.modules import is_part_name
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import Reading
 from heedful.objectives.protocol import Objective
-from heedful.objectives.texts import LowerStates, TextReader
 from heedful.recipes.schema import Recipe, TuningTable
 from heedful.streams import seed_of
 from heedful.tuning.features import compute_lower_states

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from heedful.inference.feature_files import write_features
+from heedful.inference.items import EncodedText, collate, pack_texts
+from heedful.inference.reader import CachedFeatures, LowerStates, TextReader
 from heedful.models.flops import forward_flops
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import ONE_STATE, Reads
-from heedful.objectives.kept import write_features
-from heedful.objectives.texts import CachedFeatures, LowerStates, Text, TextReader, collate, pack_texts
 from heedful.tuning.protocol import Spent, Surroundings
 
 
@@ -28,7 +29,7 @@ class Computed:
 
 
 def compute_features(
-    transformer: Transformer, sets: Mapping[str, Sequence[Text]], reads: Reads, around: Surroundings
+    transformer: Transformer, sets: Mapping[str, Sequence[EncodedText]], reads: Reads, around: Surroundings
 ) -> Computed:
     """A file for each set of texts, mapped into memory."""
     reader = TextReader(transformer, around.device)
@@ -43,7 +44,7 @@ def compute_features(
 
 
 def compute_lower_states(
-    transformer: Transformer, sets: Mapping[str, Sequence[Text]], blocks: int, around: Surroundings
+    transformer: Transformer, sets: Mapping[str, Sequence[EncodedText]], blocks: int, around: Surroundings
 ) -> tuple[LowerStates, Spent]:
     """The states after the first so many blocks, which do not move, of every token: a file for each set of texts."""
     starts = {name: np.cumsum([0, *(text.tokens for text in texts)]) for name, texts in sets.items()}
@@ -58,7 +59,7 @@ def compute_lower_states(
 
 
 def _kept(
-    sets: Mapping[str, Sequence[Text]], what: list[Any], around: Surroundings, make: Callable[[str, Path], None]
+    sets: Mapping[str, Sequence[EncodedText]], what: list[Any], around: Surroundings, make: Callable[[str, Path], None]
 ) -> tuple[dict[str, np.ndarray], float]:
     """The array of each set, made by whoever comes first, and how long that took."""
     seconds, arrays = 0.0, dict[str, np.ndarray]()
@@ -74,14 +75,19 @@ def _kept(
     return arrays, seconds
 
 
-def _trained_lengths(sets: Mapping[str, Sequence[Text]]) -> list[int]:
+def _trained_lengths(sets: Mapping[str, Sequence[EncodedText]]) -> list[int]:
     """Of the chunks of what is trained on: "train", or the "train-…" of each task."""
     trained = [texts for name, texts in sets.items() if name.partition("-")[0] == "train"]
     return [len(chunk) for texts in trained for text in texts for chunk in text.chunks]
 
 
 def _compute_states(
-    transformer: Transformer, device: torch.device, texts: Sequence[Text], starts: np.ndarray, blocks: int, folder: Path
+    transformer: Transformer,
+    device: torch.device,
+    texts: Sequence[EncodedText],
+    starts: np.ndarray,
+    blocks: int,
+    folder: Path,
 ) -> None:
     def fill(array: np.ndarray, rows: list[int]) -> None:
         some = [texts[i] for i in rows]
@@ -97,14 +103,14 @@ def _compute_states(
     write_features(folder, (int(starts[-1]), transformer.shape.width), texts, fill)
 
 
-def _digest(texts: Sequence[Text]) -> str:
+def _digest(texts: Sequence[EncodedText]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(pack_texts(texts).items()):
         digest.update(name.encode() + tensor.numpy().tobytes())
     return digest.hexdigest()
 
 
-def _compute(reader: TextReader, texts: Sequence[Text], reads: Reads, folder: Path) -> None:
+def _compute(reader: TextReader, texts: Sequence[EncodedText], reads: Reads, folder: Path) -> None:
     def fill(array: np.ndarray, rows: list[int]) -> None:
         array[rows] = reader.features([texts[i] for i in rows], reads).float().cpu().numpy()
 

@@ -10,10 +10,10 @@ from torch import nn
 
 from heedful import plugins
 from heedful.errors import RequestError
+from heedful.inference.reader import TextReader
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import Reading
 from heedful.objectives.protocol import Objective
-from heedful.objectives.texts import TextReader
 from heedful.recipes.schema import Recipe, TuningTable
 from heedful.tuning.features import compute_features, compute_lower_states
 from heedful.tuning.protocol import Spent, Surroundings, Tuning

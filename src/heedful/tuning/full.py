@@ -8,9 +8,9 @@ from pydantic import Field
 from torch import nn
 
 from heedful.errors import RequestError
+from heedful.inference.reader import TextReader
 from heedful.models.transformer import Transformer
 from heedful.objectives.protocol import Objective
-from heedful.objectives.texts import TextReader
 from heedful.recipes.schema import TuningTable
 from heedful.streams import seed_of
 from heedful.tuning.protocol import Spent, Surroundings, Tuning

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from heedful.inference.reader import TextReader
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import Reading
 from heedful.objectives.protocol import Objective
-from heedful.objectives.texts import TextReader
 from heedful.recipes.schema import Recipe, TuningTable
 from heedful.storage.shared import SharedStore
 

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import RequestError, WorkError
+from heedful.inference.items import Item
+from heedful.inference.reader import CachedFeatures, TextReader
 from heedful.models.composition import Composition
 from heedful.nn.heads import LinearHead, blocks_of
+from heedful.objectives.parts import Parts
 from heedful.objectives.protocol import Objective, Partial
-from heedful.objectives.texts import CachedFeatures, Item, Parts, TextReader
 
 PENALTIES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
 _ROWS = 8192  # examples in a part of the loss
@@ -74,7 +76,7 @@ class _Inputs(TextReader):
         return self.output(self.inputs(items, head))  # type: ignore[no-any-return]
 
     def inputs(self, items: Sequence[Item], head: str, adapters: Composition | None = None) -> Tensor:
-        key = (items[0].place, len(items))
+        key = (items[0].cache_key, len(items))
         self.parts.setdefault(key, items)
         if key not in self.kept:
             x_bf = (super().inputs(items, head) - self.shift_f) * self.scale_f

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from heedful.errors import RequestError
+from heedful.inference.predictor import TransformerModel
 from heedful.models.batch import Batch, pad
 from heedful.models.body import States
 from heedful.models.shape import Head, main_head
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import LanguageModelHead, MaskedWordHead, combine
 from heedful.probes.attention.views import TOGETHER, Attention, Score, Token, View, view_states
-from heedful.probes.models import ReadableModel
 from heedful.text.tokenizer import Text, Tokenizer, Tokens, why_no_texts
 
 _WORDS = ("masked-word", "language-model")
@@ -40,7 +40,7 @@ class _Reading(NamedTuple):
 
 
 def look(
-    model: ReadableModel, text: Text, head: str | None = None, label: str | None = None, position: int | None = None
+    model: TransformerModel, text: Text, head: str | None = None, label: str | None = None, position: int | None = None
 ) -> Attention:
     """The attention of every layer and head while the model reads a text or a pair of texts.
 

@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import RequestError, WorkError
+from heedful.inference.predictions import Predictions
+from heedful.inference.predictor import TransformerModel
 from heedful.probes.bias.likelihood import preferences, score_pairs
 from heedful.probes.bias.pairs import Counterfactual, PairSet
 from heedful.probes.bias.stereoset import StereoSet, StereoSetRow, score_stereoset, stereoset_table
-from heedful.probes.models import Answers, ReadableModel, Subject
+from heedful.probes.models import Subject
 from heedful.text.tokenizer import Text
 
 Floats = npt.NDArray[np.float64]
@@ -93,7 +95,7 @@ def ask_likelier(subject: Subject, pairs: PairSet) -> Changes:
     tables: tuple[StereoSetRow, ...] = ()
     truncated = 0
     for _, load in subject.runs:
-        model = cast(ReadableModel, load())
+        model = cast(TransformerModel, load())
         if isinstance(pairs, StereoSet):
             scores = score_stereoset(model, pairs.items)
             preferred.append(scores.stereotype - 0.5)
@@ -121,7 +123,7 @@ def _once(rows: Sequence[Counterfactual]) -> tuple[list[Text], dict[Any, int]]:
     return texts, {text: i for i, text in enumerate(texts)}
 
 
-def _looked_at(name: str, answers: Answers, label: str | None) -> Iterator[tuple[str, Floats]]:
+def _looked_at(name: str, answers: Predictions, label: str | None) -> Iterator[tuple[str, Floats]]:
     if answers.scores is not None:
         if label is not None:
             raise RequestError(f"{name} gives scores and has no classes; leave --label out.")

@@ -20,13 +20,14 @@ from torch.nn.functional import cross_entropy
 
 from heedful.checkpoints.dialect import SLOTS
 from heedful.errors import RequestError
+from heedful.inference.batching import batches, rule_for
+from heedful.inference.predictor import TransformerModel
 from heedful.models.batch import pad
 from heedful.models.shape import HeadKind
 from heedful.models.transformer import Transformer, evaluating
-from heedful.objectives.rows import by_tokens
 from heedful.probes.bias.pairs import Counterfactual
-from heedful.probes.models import ReadableModel
-from heedful.text.tokenizer import Text, Tokens, why_no_texts
+from heedful.text.rows import list_texts
+from heedful.text.tokenizer import Text, Tokens
 
 Floats = npt.NDArray[np.float64]
 Masked = Literal["token", "word"]
@@ -36,7 +37,6 @@ Scored = Literal["shared", "all"]
 """Which tokens of a pair count: those that both texts have (the group's own words have frequencies of their own), or
 all."""
 
-_TOKENS = 2048
 """In a batch, padding included."""
 _ANSWERS = 256
 """Rows of scores over the vocabulary that are in memory at a time."""
@@ -75,7 +75,7 @@ class PairLikelihoods:
         return self.a.truncated + self.b.truncated
 
 
-def pseudo_log_likelihood(model: ReadableModel, texts: Iterable[str], masked: Masked = "token") -> Likelihoods:
+def pseudo_log_likelihood(model: TransformerModel, texts: Iterable[str], masked: Masked = "token") -> Likelihoods:
     """Of each text, log p of every token but the special ones around it. How they are put in batches does not change
     the answer."""
     scorer = Scorer(model, masked)
@@ -84,14 +84,14 @@ def pseudo_log_likelihood(model: ReadableModel, texts: Iterable[str], masked: Ma
 
 
 def likelihood_changes(
-    model: ReadableModel, pairs: Sequence[Counterfactual], scored: Scored = "shared", masked: Masked = "token"
+    model: TransformerModel, pairs: Sequence[Counterfactual], scored: Scored = "shared", masked: Masked = "token"
 ) -> Floats:
     """Of each pair, by how much `b` is the likelier text: the difference of their log-likelihoods."""
     return score_pairs(model, pairs, scored, masked).changes
 
 
 def score_pairs(
-    model: ReadableModel, pairs: Sequence[Counterfactual], scored: Scored = "shared", masked: Masked = "token"
+    model: TransformerModel, pairs: Sequence[Counterfactual], scored: Scored = "shared", masked: Masked = "token"
 ) -> PairLikelihoods:
     """Both texts of every pair; `scored` "shared" with `masked` "token" is the metric of CrowS-Pairs (Nangia et al.,
     2020)."""
@@ -141,7 +141,7 @@ class Question:
 class Scorer:
     """The probabilities that a model's masked-word head, or else its language-model head, gives to tokens."""
 
-    def __init__(self, model: ReadableModel, masked: Masked = "token") -> None:
+    def __init__(self, model: TransformerModel, masked: Masked = "token") -> None:
         transformer: Transformer | None = getattr(model, "transformer", None)
         name = None
         if transformer is not None:
@@ -168,9 +168,7 @@ class Scorer:
         self.before = [] if self.tokenizer.bos_id is None or not self.causal else [self.tokenizer.bos_id]
 
     def encode(self, texts: Iterable[str]) -> list[Tokens]:
-        rows = list(texts)
-        if isinstance(texts, str) or why_no_texts(rows) or not all(isinstance(row, str) for row in rows):
-            raise RequestError(why_no_texts(rows) or "The texts to score must be a list of single strings.")
+        rows = list_texts(texts, "score", pairs=False)
         return self.tokenizer.encode(rows, self.max_length - len(self.before), offsets=True)
 
     def own_places(self, tokens: Tokens) -> list[int]:
@@ -215,9 +213,8 @@ class Scorer:
         starts = np.cumsum([0, *(len(q.answers) for q in questions)])
         result = np.empty(starts[-1])
         lengths = [len(q.ids) for q in questions]
-        order = sorted(range(len(questions)), key=lambda i: -lengths[i])
         with torch.inference_mode(), evaluating(self.transformer):
-            for rows in by_tokens(order, lengths, _TOKENS):
+            for rows in batches(lengths, rule_for(self.transformer.body.embeddings.token.weight.device)):
                 where = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in rows])
                 result[where] = self._log_probabilities([questions[i] for i in rows])
         if not np.isfinite(result).all():

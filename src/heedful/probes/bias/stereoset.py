@@ -13,8 +13,10 @@ import numpy as np
 from torch.nn.functional import softmax
 
 from heedful.errors import RequestError
+from heedful.inference.items import encode_texts
+from heedful.inference.predictor import TransformerModel
+from heedful.inference.reader import TextReader
 from heedful.models.transformer import evaluating
-from heedful.objectives.texts import TextReader, make_texts
 from heedful.probes.bias.likelihood import (
     Floats,
     Question,
@@ -22,7 +24,6 @@ from heedful.probes.bias.likelihood import (
     preferences,
 )
 from heedful.probes.bias.pairs import Counterfactual, PairSet
-from heedful.probes.models import ReadableModel
 from heedful.storage.reading import read_object
 from heedful.text.tokenizer import Text
 
@@ -100,7 +101,7 @@ def stereoset_table(scores: StereoSetScores) -> tuple[StereoSetRow, ...]:
     return tuple(table)
 
 
-def score_stereoset(model: ReadableModel, items: Sequence[Item]) -> StereoSetScores:
+def score_stereoset(model: TransformerModel, items: Sequence[Item]) -> StereoSetScores:
     """A word for the blank has the mean probability of its tokens, each asked for after those before it, as published;
     a causal model gives a whole sentence the geometric mean. What may follow is judged by a next-sentence head."""
     within = [item for item in items if item.levels["task"] == TASKS[0]]
@@ -188,13 +189,15 @@ def _within(scorer: Scorer, items: Sequence[Item]) -> Floats:
     return np.array([part.mean() for part in np.split(p, ends[:-1])]).reshape(-1, 3)
 
 
-def _across(model: ReadableModel, items: Sequence[Item], head: str) -> Floats:
+def _across(model: TransformerModel, items: Sequence[Item], head: str) -> Floats:
     transformer = model.transformer
     reader = TextReader(transformer, transformer.body.embeddings.token.weight.device)
     contexts = [item.context for item in items for _ in GOLD]
     follow = [sentence for item in items for sentence in item.sentences]
     with evaluating(transformer):
-        scores_nk = reader.all_scores(make_texts(model.tokenizer, contexts, follow, model.max_length), head)
+        scores_nk = reader.all_scores(
+            encode_texts(model.tokenizer, list(zip(contexts, follow, strict=True)), model.max_length), head
+        )
     return softmax(scores_nk, dim=1)[:, 0].numpy().reshape(-1, 3)  # class 0: it does follow
 
 

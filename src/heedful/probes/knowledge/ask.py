@@ -6,13 +6,14 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from heedful.checkpoints.dialect import SLOTS
 from heedful.errors import RequestError
+from heedful.inference.generation import language_model_head
+from heedful.inference.predictor import TransformerModel
+from heedful.inference.questions import question_form, said_text, say_answers
 from heedful.models.transformer import Transformer, evaluating
-from heedful.objectives.asking import question_form, said_text, say_answers
 from heedful.probes.knowledge.material import Material
 from heedful.probes.knowledge.spelling import Spelling, spelling_of
-from heedful.probes.models import ReadableModel, Subject
+from heedful.probes.models import Subject
 
 Floats = npt.NDArray[np.float64]
 _SHOWN = 60  # characters of a question
@@ -39,7 +40,7 @@ def ask(subject: Subject, material: Material) -> Said:
     spellings: dict[str, Spelling] = {}
     order = []
     for _, load in subject.runs:
-        model = cast(ReadableModel, load())
+        model = cast(TransformerModel, load())
         said, probability_e = answer(model, material, subject.name)
         texts.append(tuple(said))
         confidence.append(probability_e)
@@ -57,7 +58,7 @@ def ask(subject: Subject, material: Material) -> Said:
     )
 
 
-def answer(model: ReadableModel, material: Material, name: str) -> tuple[list[str], Floats]:
+def answer(model: TransformerModel, material: Material, name: str) -> tuple[list[str], Floats]:
     """What one model says to each question, as its tokenizer spells it, and the probability of that."""
     transformer, head = _language_model(model, name)
     tokenizer, questions = model.tokenizer, material.questions
@@ -80,13 +81,12 @@ def answer(model: ReadableModel, material: Material, name: str) -> tuple[list[st
     return texts, np.exp([sum(one.answer.log_probabilities) for one in said])
 
 
-def _language_model(model: ReadableModel, name: str) -> tuple[Transformer, str]:
-    transformer = getattr(model, "transformer", None)
-    named = [head for head, shape in getattr(transformer, "head_shapes", {}).items() if shape.kind == "language-model"]
-    if transformer is None or not named or not transformer.shape.causal:
+def _language_model(model: TransformerModel, name: str) -> tuple[Transformer, str]:
+    transformer: Transformer | None = getattr(model, "transformer", None)
+    head = None if transformer is None else language_model_head(transformer)
+    if transformer is None or head is None or not transformer.shape.causal:
         raise RequestError(
             f"{name}: has no language-model head, so it cannot answer questions; name a model that was trained with "
             'objective.kind = "answer".'
         )
-    usual = SLOTS["language-model"]
-    return transformer, usual if usual in named else named[0]
+    return transformer, head

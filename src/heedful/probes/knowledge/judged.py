@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from heedful.objectives.asking import stands_in
+from heedful.inference.questions import stands_in
 from heedful.probes.knowledge.ask import Said
 from heedful.probes.knowledge.names import KnownNames, Nearest
 from heedful.probes.knowledge.spelling import Spelling

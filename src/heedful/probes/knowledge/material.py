@@ -11,8 +11,8 @@ from heedful.data.corpus.documents import all_documents
 from heedful.data.corpus.finding import find_sources
 from heedful.data.questions import Questions, load_questions, read_questions
 from heedful.errors import RequestError
-from heedful.objectives.answer import AnswerTable
-from heedful.objectives.asking import ANSWER_TOKENS, questions_of
+from heedful.inference.questions import ANSWER_TOKENS
+from heedful.objectives.answer import AnswerTable, questions_of
 from heedful.probes.knowledge.names import KnownNames, KnownText
 from heedful.recipes.reading import draft_recipe
 from heedful.recipes.schema import DataTable

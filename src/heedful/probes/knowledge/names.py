@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from heedful.data.corpus.sentences import split_sentences
 from heedful.data.questions import Questions
-from heedful.objectives.asking import spelled_text, stands_in
+from heedful.inference.questions import spelled_text, stands_in
 from heedful.text.tokenizer import Tokenizer
 
 Words = tuple[str, ...]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from heedful.objectives.asking import spelled, spelled_answers
+from heedful.inference.questions import spelled, spelled_answers
 from heedful.probes.knowledge.material import Material
 from heedful.probes.knowledge.names import KnownNames
 from heedful.text.tokenizer import Tokenizer

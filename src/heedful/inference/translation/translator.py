@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,21 +12,23 @@ from heedful.checkpoints.translators import TranslatorCheckpoint, write_translat
 from heedful.checkpoints.translators.own import KINDS
 from heedful.decoding.settings import Stopping
 from heedful.errors import RequestError
-from heedful.models.batch import pad
-from heedful.models.seq2seq.protocol import alignment
-from heedful.models.transformer import evaluating
-from heedful.text.pairs import PairTokenizer
-from heedful.translating.engine import (
+from heedful.inference.batching import BatchRule, batches
+from heedful.inference.predictor import Named, Task
+from heedful.inference.translation.engine import (
     Floats,
     Source,
     Translated,
     collate,
     encode_sources,
-    in_batches,
     too_long,
     translate,
 )
-from heedful.translating.settings import Decoding, Wanted, decide, longest_sides
+from heedful.inference.translation.settings import Decoding, Wanted, decide, longest_sides
+from heedful.models.batch import pad
+from heedful.models.seq2seq.protocol import alignment
+from heedful.models.transformer import evaluating
+from heedful.text.pairs import PairTokenizer
+from heedful.text.rows import list_texts
 
 _BATCH, _TOKENS = 32, 4096
 
@@ -51,9 +53,11 @@ class Scored:
     log_probabilities: list[Floats]
 
 
-class Translator:
+class Translator(Named):
     """A model that translates, with the tokenizers of both sides."""
 
+    kind = "a translation model"
+    tasks = (Task("translate", "sources"),)
     labels: tuple[str, ...] = ()
     of_pairs = False
 
@@ -103,7 +107,7 @@ class Translator:
         habits are not taken over unless the settings ask for them: its default rule to stop ("heuristic" here) can miss
         better texts, and its max_length counts the start token, so that one less is meant here.
         """
-        rows = _checked("translate", texts)
+        rows = list_texts(texts, "translate", pairs=False)
         wanted = Wanted(
             beam, n_best, length_penalty, max_length, min_length, temperature, top_k, top_p, seed, coverage, stopping
         )
@@ -146,7 +150,7 @@ class Translator:
     ) -> Scored:
         """How likely each target is to be the translation of its source: natural logarithms, under the model as it
         is."""
-        texts, others = _checked("score", sources), _checked("score", targets)
+        texts, others = list_texts(sources, "score", pairs=False), list_texts(targets, "score", pairs=False)
         if len(texts) != len(others):
             raise RequestError(f"score takes a target for each source, and there are {len(texts)} and {len(others)}.")
         checkpoint, longest = self.checkpoint, longest_sides(self.checkpoint)
@@ -156,7 +160,7 @@ class Translator:
         lengths = [len(source.ids) + len(row) for source, row in zip(given, ids, strict=True)]
         device = next(checkpoint.model.parameters()).device
         with torch.inference_mode(), evaluating(checkpoint.model):
-            for rows in in_batches(lengths, batch_size, batch_tokens):
+            for rows in batches(lengths, BatchRule(batch_size, batch_tokens)):
                 source, _ = collate(checkpoint, [given[row] for row in rows])
                 begun = [[checkpoint.begin_id, *ids[row][:-1]] for row in rows]
                 scores_btv = checkpoint.model(source, pad(begun, None, checkpoint.target_pad_id, device))
@@ -168,7 +172,7 @@ class Translator:
 
     def attention(self, source: str, target: str | None = None) -> Alignment:
         """Where the model looks in the source while it writes the target; default: its own translation."""
-        (text,) = _checked("attention", [source])
+        (text,) = list_texts([source], "attention", pairs=False)
         if not text.strip():
             raise RequestError("the source is empty, so that there is nothing to look at; give one with words in it.")
         given, ids = self.encode_pair(text, target)
@@ -190,10 +194,10 @@ class Translator:
         """As tokens; a side that is too long is refused. Without a target the tokens of the model's own translation,
         which has no end token if it was cut."""
         longest = longest_sides(self.checkpoint)
-        sources = self._sources(_checked("attention", [source]), longest[0])
+        sources = self._sources(list_texts([source], "attention", pairs=False), longest[0])
         if target is None:
             return sources[0], self.translate([source]).tokens[0]
-        return sources[0], self._targets(_checked("attention", [target]), longest[1], sources)[0]
+        return sources[0], self._targets(list_texts([target], "attention", pairs=False), longest[1], sources)[0]
 
     def save(self, directory: str | Path, layout: Literal["marian", "heedful"] | None = None) -> None:
         """Write a model directory in one step: a crash leaves what was there before, or the whole new directory.
@@ -201,21 +205,6 @@ class Translator:
         if layout not in (None, "marian", "heedful"):
             raise RequestError(f'layout={layout!r} is neither "marian" nor "heedful".')
         write_translator(Path(directory).expanduser(), self.checkpoint, layout=layout)
-
-    def predict(self, *_: Any, **__: Any) -> NoReturn:
-        raise RequestError(self.refusal("gives texts no labels"))
-
-    def encode(self, *_: Any, **__: Any) -> NoReturn:
-        raise RequestError(self.refusal("gives no features of texts"))
-
-    def generate(self, *_: Any, **__: Any) -> NoReturn:
-        raise RequestError(self.refusal("does not go on with texts"))
-
-    def load_adapter(self, *_: Any, **__: Any) -> NoReturn:
-        raise RequestError(self.refusal("has no places for adapters"))
-
-    def refusal(self, what: str) -> str:
-        return f"{self.source}: is a translator, which {what}; use it with translate."
 
     def __repr__(self) -> str:
         kind = KINDS[type(self.checkpoint.model)]
@@ -240,13 +229,3 @@ class Translator:
                     "shorten it."
                 )
         return ids
-
-
-def _checked(verb: str, texts: Iterable[str]) -> list[str]:
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise RequestError(f"{verb} takes a list of texts; put the one text in a list.")
-    rows = list(texts)
-    for row, text in enumerate(rows):
-        if not isinstance(text, str):
-            raise RequestError(f"row {row} of the texts is {type(text).__name__}, not text; give a string.")
-    return rows

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from heedful.checkpoints.translators import TranslatorCheckpoint
 from heedful.decoding.settings import Beam, Limits, Sampling, Stopping
 from heedful.errors import RequestError
+from heedful.inference.translation.model_settings import ModelSettings, read_settings
+from heedful.inference.translation.target_reader import Rules
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
 from heedful.models.seq2seq.decoder_only import DecoderOnly
 from heedful.models.seq2seq.recurrent import RecurrentSeq2Seq
-from heedful.translating.model_settings import ModelSettings, read_settings
-from heedful.translating.reader import Rules
 
 _LONGEST_READ = 1024
 """Tokens of a source, for networks that read any number and get slower and slower."""

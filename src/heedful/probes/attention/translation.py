@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from heedful.errors import RequestError
+from heedful.inference.translation.engine import collate
+from heedful.inference.translation.translator import Translator
 from heedful.models.batch import pad
 from heedful.models.body import States
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq
@@ -16,8 +18,6 @@ from heedful.models.seq2seq.transformer import Seq2SeqTransformer
 from heedful.models.transformer import evaluating
 from heedful.probes.attention.views import Attention, Token, view_weights
 from heedful.text.tokenizer import Tokenizer
-from heedful.translating.engine import collate
-from heedful.translating.translator import Translator
 
 _NAME = ("memory", "The translation looking at the source")
 

@@ -9,10 +9,10 @@ import heedful
 import peers
 from generation_samples import write_language_model
 from heedful import RequestError
-from heedful.api import Model
 from heedful.decoding.beam import beam_search
 from heedful.decoding.settings import Beam
-from heedful.generating import Writer
+from heedful.inference.generation import TextGenerator
+from heedful.inference.model import Model
 from heedful.models.next_token import NextToken
 
 PROMPTS = ["the man", "h", "he\nthe", "東京 🙂", "", " the the the man he he he"]
@@ -126,7 +126,7 @@ def test_it_shows_itself(model: Model) -> None:
 def test_beam_search_gives_the_best_texts(model: Model) -> None:
     written = model.generate(PROMPTS, 12, beam=4, n_best=3, length_penalty=0.6)
     assert (written.prompts, len(written)) == (PROMPTS, len(PROMPTS))
-    writer = Writer(model)
+    writer = TextGenerator(model)
     read, limits = NextToken(model.transformer, "causal"), writer.limits(12)
     expected = beam_search(read, [prompt.ids for prompt in writer.encode(PROMPTS)], Beam(4, 3, 0.6), limits)
     for row, (ranked, texts) in enumerate(zip(written.n_best, expected, strict=True)):

@@ -1,6 +1,6 @@
 """Sources as tokens, in batches of similar length, through a translator; and what came out, as texts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -13,11 +13,12 @@ from heedful.decoding.beam import beam_search
 from heedful.decoding.finished import Hypothesis
 from heedful.decoding.generate import Continuation, generate
 from heedful.decoding.settings import Beam
+from heedful.inference.batching import BatchRule, batches
+from heedful.inference.translation.settings import Decoding
+from heedful.inference.translation.target_reader import TargetReader
 from heedful.models.batch import Batch, pad
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
 from heedful.models.transformer import evaluating
-from heedful.translating.reader import TargetReader
-from heedful.translating.settings import Decoding
 
 Floats = npt.NDArray[np.float64]
 Reason = Literal["stop", "max_length", "empty"]
@@ -106,19 +107,6 @@ def collate(checkpoint: TranslatorCheckpoint, sources: Sequence[Source]) -> tupl
     return BertFusedSource(batch, other), batch
 
 
-def in_batches(lengths: Sequence[int], batch_size: int, batch_tokens: int) -> Iterator[list[int]]:
-    """Rows of similar length together, the longest first; at most so many, and so many tokens with their padding, but
-    for a row that has more alone."""
-    rows: list[int] = []
-    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        if rows and (len(rows) == batch_size or (len(rows) + 1) * lengths[rows[0]] > batch_tokens):
-            yield rows
-            rows = []
-        rows.append(row)
-    if rows:
-        yield rows
-
-
 def translate(
     checkpoint: TranslatorCheckpoint,
     sources: Sequence[Source],
@@ -136,7 +124,7 @@ def translate(
     found = [[empty] for _ in sources]
     full = [row for row, source in enumerate(sources) if source.text.strip()]
     with evaluating(model):
-        for batch in in_batches([len(sources[row].ids) for row in full], batch_size, batch_tokens):
+        for batch in batches([len(sources[row].ids) for row in full], BatchRule(batch_size, batch_tokens)):
             rows = [full[at] for at in batch]
             with torch.inference_mode():
                 given, own = collate(checkpoint, [sources[row] for row in rows])

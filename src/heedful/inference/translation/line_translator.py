@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.errors import RequestError
-from heedful.translating.engine import Source, Translation, encode_sources, too_long, translate
-from heedful.translating.settings import Wanted, decide
-from heedful.translating.translator import Translator
+from heedful.inference.translation.engine import Source, Translation, encode_sources, too_long, translate
+from heedful.inference.translation.settings import Wanted, decide
+from heedful.inference.translation.translator import Translator
 
 LONGEST = 100_000
 """Characters of a line that is looked at."""

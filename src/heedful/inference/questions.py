@@ -10,7 +10,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import torch
 
@@ -18,8 +17,6 @@ from heedful.decoding.generate import Continuation, generate
 from heedful.decoding.settings import Limits, Sampling
 from heedful.models.next_token import NextToken
 from heedful.models.transformer import Transformer
-from heedful.objectives.causal import first_of
-from heedful.recipes.schema import DataTable
 from heedful.text.tokenizer import Tokenizer
 
 ANSWER_TOKENS = 32
@@ -29,12 +26,9 @@ _DOCUMENTS = 1024  # at a time that are spelled
 _SHOWN = 40  # characters of an answer
 
 
-def questions_of(table: DataTable) -> dict[str, Any]:
-    """The [data] of a recipe in the words of `load_questions`."""
-    files = {split: file for split in ("train", "dev", "test") if (file := getattr(table, split)) is not None}
-    columns = {"question": table.text, "answer": table.label, "header": table.header, "quotes": table.quotes}
-    carved = {"dev_share": table.dev_share, "split_seed": table.split_seed}
-    return {"name": table.name, "files": files, **columns, **carved}
+def first_of(*ids: int | None) -> int | None:
+    """Return the first that is not None."""
+    return next((i for i in ids if i is not None), None)
 
 
 @dataclass(frozen=True)

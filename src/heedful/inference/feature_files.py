@@ -9,23 +9,21 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from heedful.objectives.texts import Text
-
-_ROWS = 32  # texts in a batch
+from heedful.inference.batching import BatchRule, batches
+from heedful.inference.items import EncodedText
 
 
 def write_features(
-    folder: Path, shape: tuple[int, int], texts: Sequence[Text], fill: Callable[[np.ndarray, list[int]], None]
+    folder: Path, shape: tuple[int, int], texts: Sequence[EncodedText], put: Callable[[np.ndarray, list[int]], None]
 ) -> None:
-    """`fill` puts into the array what belongs to the texts of these numbers."""
+    """Write an array as a file. `put` puts into it what belongs to the texts of these numbers."""
     started = time.monotonic()
     part = folder / ".features.npy"
     array = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=shape)
     _reserve(part)
-    order = sorted(range(len(texts)), key=lambda i: -texts[i].tokens)
     with torch.inference_mode():
-        for at in range(0, len(order), _ROWS):
-            fill(array, order[at : at + _ROWS])
+        for rows in batches([text.tokens for text in texts], BatchRule()):
+            put(array, rows)
     array.flush()
     del array
     (folder / "seconds.json").write_text(json.dumps(round(time.monotonic() - started, 3)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What `Model.generate` and `heedful generate` do: prompts as texts in, texts out."""
+"""Texts from a language model: prompts as texts in, continuations as texts out."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,15 @@ from heedful.decoding.finished import Hypothesis
 from heedful.decoding.generate import Continuation, Reason, generate
 from heedful.decoding.settings import Beam, Limits, Sampling
 from heedful.errors import RequestError
+from heedful.inference.batching import BatchRule, batches
+from heedful.inference.given_texts import check_batch_size
+from heedful.inference.predictor import TransformerModel
 from heedful.models.composition import Composition
 from heedful.models.next_token import NextToken
-from heedful.models.transformer import evaluating
-from heedful.probes.models import ReadableModel
+from heedful.models.transformer import Transformer, evaluating
 from heedful.text.continuing import ContinuedText, continuation, encode_prompts
-from heedful.text.tokenizer import Tokenizer, why_no_texts
+from heedful.text.rows import list_texts
+from heedful.text.tokenizer import Tokenizer
 
 OnText = Callable[[int, str], None]
 """Told the number of a prompt and the next piece of its text, whole characters."""
@@ -78,32 +81,31 @@ class Prompt(NamedTuple):
     ids: list[int]
 
 
-class Writer:
-    """A model that goes on with texts. One that cannot, and prompts that it cannot read, are refused before the work
+def language_model_head(transformer: Transformer) -> str | None:
+    """Return the head that scores what comes next: that with the usual name, where there are several."""
+    named = [name for name, head in transformer.head_shapes.items() if head.kind == "language-model"]
+    usual = SLOTS["language-model"]
+    return usual if usual in named else next(iter(named), None)
+
+
+class TextGenerator:
+    """A model that continues texts. A model that cannot, and prompts that it cannot read, are refused before the work
     begins."""
 
-    def __init__(self, model: ReadableModel) -> None:
-        transformer = model.transformer
-        named = [name for name, head in transformer.head_shapes.items() if head.kind == "language-model"]
-        if not named:
+    def __init__(self, model: TransformerModel) -> None:
+        transformer, head = model.transformer, language_model_head(model.transformer)
+        if head is None:
             raise RequestError(
-                f"{model.source}: has no language-model head, so it cannot go on with a text; name a model that has "
-                "one, such as gpt2 or a directory that GPT2LMHeadModel wrote."
+                f"{model.source}: has no language-model head, so it cannot continue a text. Name a model that has one, "
+                "such as gpt2 or a directory that GPT2LMHeadModel wrote."
             )
-        usual = SLOTS["language-model"]
-        self.head = usual if usual in named else named[0]
+        self.head = head
         self.source, self.transformer = model.source, transformer
         self.tokenizer, self.max_length = model.tokenizer, model.max_length
 
     def encode(self, prompts: Iterable[str], name: Callable[[int], str] | None = None) -> list[Prompt]:
         """`name`: what the prompt with this number is called where it is refused."""
-        if isinstance(prompts, str) or not isinstance(prompts, Iterable):
-            raise RequestError("generate takes a list of prompts; put the one prompt in a list.")
-        texts = list(prompts)
-        for i, text in enumerate(texts):
-            if not isinstance(text, str):
-                reason = why_no_texts(texts) or f"Row {i} of the prompts is a pair of texts; give one string."
-                raise RequestError(reason)
+        texts = list_texts(prompts, "generate", "prompts", pairs=False)
         encoded = encode_prompts(self.tokenizer, texts)
         for i, ids in enumerate(encoded):
             called = f"row {i} of the prompts" if name is None else name(i)
@@ -158,27 +160,24 @@ class Writer:
         """Prompts of about the same length together; how they fall into batches does not change the texts.
         `first_row`: the number of the first prompt, where they are given in several calls. Beam search tells a text
         when it is whole."""
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise RequestError(f"batch_size={batch_size!r} is not a whole number from 1.")
-        order = sorted(range(len(prompts)), key=lambda row: -len(prompts[row].ids))
+        rule = BatchRule(check_batch_size(batch_size), None)
         device = self.transformer.body.embeddings.token.weight.device
         drawn: dict[int, Continuation] = {}
         found: dict[int, list[Hypothesis]] = {}
         with evaluating(self.transformer):
             read = NextToken(self.transformer, self.head, adapters)
-            for at in range(0, len(order), batch_size):
-                rows = order[at : at + batch_size]
+            for rows in batches([len(prompt.ids) for prompt in prompts], rule):
                 ids, numbers = [prompts[row].ids for row in rows], [first_row + row for row in rows]
                 if isinstance(method, Beam):
                     found |= zip(rows, beam_search(read, ids, method, limits, rows=numbers, device=device), strict=True)
                     if on_text is not None:
                         self._tell(prompts, found, rows, on_text)
                     continue
-                teller = None if on_text is None else _Teller(self.tokenizer, rows, ids, limits.stop, on_text)
-                on_token = None if teller is None else teller.add
+                stream = None if on_text is None else _StreamDecoder(self.tokenizer, rows, ids, limits.stop, on_text)
+                on_token = None if stream is None else stream.add
                 drawn |= zip(rows, generate(read, ids, method, limits, numbers, on_token, device), strict=True)
-                if teller is not None:
-                    teller.finish()
+                if stream is not None:
+                    stream.finish()
         best = [found[row][0] if row in found else drawn[row] for row in range(len(prompts))]
         return Generated(
             [prompt.text for prompt in prompts],
@@ -204,7 +203,7 @@ class Writer:
         return continuation(self.tokenizer, prompt.ids, result.ids[:-1] if result.reason == "stop" else result.ids)
 
 
-class _Teller:
+class _StreamDecoder:
     """Tells the text of tokens as they come."""
 
     def __init__(
