@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.objectives.parts import Parts
 from heedful.objectives.words import Words
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
+from heedful.streams import Parts
 from heedful.training.assembly import Assembly
 
 NOUNS = ("river", "lantern", "sparrow", "kettle", "harbour", "violin", "meadow", "compass", "orchard", "thimble")

@@ -77,7 +77,7 @@ def assembled(recipe: Recipe, folder: Path, seed: int = 7) -> Assembly:
 
 def gradients(parts: Assembly, accumulate: int = 1, number: int = 0) -> tuple[float, dict[str, torch.Tensor]]:
     """What a step logs, and the gradient of every weight."""
-    from heedful.objectives.parts import Parts
+    from heedful.streams import Parts
 
     objective, module = parts.objective, parts.checkpoint.module
     module.zero_grad()

@@ -1,10 +1,13 @@
 """Random streams that stay the same: they depend on the numbers that name them, not on a library or a process.
 
 Weights and dropout come from PyTorch's generator, seeded with `seed_of`; which rows form a step comes from `shuffled`.
+A step is computed in parts, and each part has a stream of its own.
 """
 
 import hashlib
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -49,3 +52,20 @@ def seed_generators(device: str, *parts: int) -> None:
         torch.default_generator.manual_seed(seed_of(*parts))
     else:
         torch.manual_seed(seed_of(*parts))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Into how many parts the rows of a step are cut, and which of them are computed by this process."""
+
+    count: int
+    mine: range | None = None
+    """Their numbers; None: all."""
+
+
+def in_parts(rows: Sequence[int], parts: Parts) -> list[tuple[int, Sequence[int]]]:
+    """Cut the rows of a step into at most so many parts of equal size, the last one smaller. Return the number
+    (which seeds it) and the rows of each part that this process computes. There may be none, if rows are few."""
+    size = -(-len(rows) // parts.count)
+    every = enumerate(rows[at : at + size] for at in range(0, len(rows), size))
+    return [(part, cut) for part, cut in every if parts.mine is None or part in parts.mine]

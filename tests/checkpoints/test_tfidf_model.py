@@ -228,7 +228,7 @@ def test_weights_of_fewer_bits_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("row", "reason"),
-    [(("a", "b", "c"), "has 3 parts"), (("a", None), "is NoneType"), (3, "is int"), ("ab", "was trained on pairs")],
+    [(("a", "b", "c"), "has 3 parts"), (("a", None), "is missing"), (3, "is int"), ("ab", "was trained on pairs")],
 )
 def test_what_is_no_pair_is_refused(row: Any, reason: str, tmp_path: Path) -> None:
     write_tfidf(tmp_path / "model", fitted("pairs")[0])

@@ -12,14 +12,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import heedful
 import peers
 from generation_samples import write_language_model
+from heedful.checkpoints.tfidf import write_tfidf
 from heedful.cli.main import main
 from heedful.cli.show import without_controls
 from heedful.decoding import generate as decoding
+from heedful.evaluation.metrics import CLASS_METRICS
+from heedful.evaluation.tfidf import fit_tfidf
 
 Said = pytest.CaptureFixture[str]
 
@@ -255,6 +259,9 @@ def test_models_that_write_nothing_are_refused(tmp_path: Path, monkeypatch: pyte
     write_language_model(tmp_path / "bare", beginning=False)
     assert run(monkeypatch, tmp_path / "bare") == 2
     assert "the prompt is empty, and" in capsys.readouterr().err
-    monkeypatch.setattr("heedful.api.load", lambda name: object())
-    assert run(monkeypatch, "words", "a") == 2
-    assert "words: is a TF-IDF model" in capsys.readouterr().err
+    labels = np.array([0, 1] * 9)
+    words = fit_tfidf(["good", "bad"] * 9, None, labels, ("a", "b"), CLASS_METRICS["accuracy"], 0)
+    write_tfidf(tmp_path / "words", words)
+    assert run(monkeypatch, tmp_path / "words", "a") == 2
+    refusal = " ".join(capsys.readouterr().err.split())
+    assert "words: is a TF-IDF model, which cannot continue texts. Use it with predict." in refusal

@@ -23,7 +23,7 @@ import translator_samples as samples
 from heedful.checkpoints.translators import write_translator
 from heedful.cli import translate as verb
 from heedful.cli.main import main
-from heedful.inference.translation import arriving
+from heedful.inference.translation import input_lines
 
 Said = pytest.CaptureFixture[str]
 LINES = ["the cat sat", "", "a dog ran", "the dog sat on a mat", "a mat"]
@@ -67,7 +67,7 @@ def test_a_line_for_each_line(
     expected = [shown(text) for text in texts(LINES).texts]
     assert expected[1] == ""
     for window in (1024, 2, 1):
-        monkeypatch.setattr(arriving, "WINDOW", window)  # windows do not change the translations
+        monkeypatch.setattr(input_lines, "WINDOW", window)  # windows do not change the translations
         assert run(monkeypatch, directory, file, "--max-length", 9) == 0
         said = capsys.readouterr()
         assert said.out.split("\n") == [*expected, ""]
@@ -159,7 +159,7 @@ def test_files_of_every_kind(
     (tmp_path / name).write_bytes(content)
     expected = [shown(text) for text in texts(["the cat sat", "", "a dog ran"]).texts]
     for chunk in (1 << 16, 3, 1):
-        monkeypatch.setattr(arriving, "_CHUNK", chunk)
+        monkeypatch.setattr(input_lines, "_CHUNK", chunk)
         assert run(monkeypatch, directory, tmp_path / name, "--max-length", 9) == 0
         said = capsys.readouterr()
         assert (said.out.split("\n"), said.err) == ([*expected, ""], "")
@@ -318,7 +318,7 @@ def test_draws_do_not_hang_on_windows_or_on_lines_that_were_refused(
     path.write_bytes(b"a dog\n\xff\na mat\nthe cat\n")
     expected = texts(["a dog", "", "a mat", "the cat"], temperature=1.2, seed=5).texts
     for window in (1, 3, 100):
-        monkeypatch.setattr(arriving, "WINDOW", window)
+        monkeypatch.setattr(input_lines, "WINDOW", window)
         assert run(monkeypatch, directory, path, "--max-length", 9, "--temperature", 1.2, "--seed", 5) == 0
         lines = capsys.readouterr().out.split("\n")
         assert [lines[0], lines[2], lines[3]] == [shown(expected[i]) for i in (0, 2, 3)]
@@ -362,26 +362,25 @@ def test_other_models_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     write_language_model(tmp_path / "language")
     assert run(monkeypatch, tmp_path / "language", file) == 2
-    assert "is no translator; name a model that goes from a source to a target" in capsys.readouterr().err
+    assert "is a transformer, which cannot translate. Use it with encode or generate." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb_line", [["predict", "MODEL", "a dog"], ["generate", "MODEL", "a dog"]])
+@pytest.mark.parametrize(("verb", "words"), [("predict", "give texts labels"), ("generate", "continue texts")])
 def test_other_verbs_say_what_it_is(
-    verb_line: list[str], directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    verb: str, words: str, directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    arguments = [str(directory) if a == "MODEL" else a for a in verb_line]
-    monkeypatch.setattr("sys.argv", ["heedful", *arguments])
+    monkeypatch.setattr("sys.argv", ["heedful", verb, str(directory), "a dog"])
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 2
-    assert "is a translator, which" in capsys.readouterr().err
+    assert f"is a translation model, which cannot {words}. Use it with translate." in capsys.readouterr().err
 
 
 def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
     path = tmp_path / "many.txt"
     path.write_bytes(b"a line of some words\n" * 200_000 + b"x" * 3_000_000)
     tracemalloc.start()
-    count = sum(len(window) for window in arriving.lines_of_file(path))
+    count = sum(len(window) for window in input_lines.lines_of_file(path))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 200_001

@@ -8,9 +8,9 @@ import pytest
 import typer
 
 from attention_samples import TEXTS, Small, make_small
-from heedful import api
 from heedful.cli.probe_attention import attention, free_file
 from heedful.errors import RequestError, WorkError
+from heedful.inference import loading
 
 app = typer.Typer()
 app.command("attention")(attention)
@@ -26,7 +26,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
 def _world(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = SimpleNamespace(source="words")
-    monkeypatch.setattr(api, "load", lambda name: words if name == "words" else small)
+    monkeypatch.setattr(loading, "load", lambda name: words if name == "words" else small)
 
 
 def run(*arguments: str) -> None:

@@ -15,11 +15,11 @@ from heedful.decoding.generate import Continuation
 from heedful.errors import RequestError
 from heedful.inference.questions import Answered, say_answers, spelled
 from heedful.objectives.answer import HEAD, Answer
-from heedful.objectives.parts import Parts
 from heedful.objectives.recalling import Subjects
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
 from killing import survive

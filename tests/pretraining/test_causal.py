@@ -17,8 +17,8 @@ from heedful.errors import RequestError
 from heedful.inference.generation import TextGenerator
 from heedful.models.shape import NAMED_SHAPES
 from heedful.objectives.causal import Causal
-from heedful.objectives.parts import Parts
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
 from killing import survive

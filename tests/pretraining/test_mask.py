@@ -16,10 +16,10 @@ from corpus_samples import corpus_recipe, documents, write_text
 from heedful.errors import RequestError
 from heedful.objectives.mask import Mask
 from heedful.objectives.neighbours import neighbour_table
-from heedful.objectives.parts import Parts
 from heedful.objectives.words import JUDGED
 from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.changed import changed_data
 from heedful.training.run import execute

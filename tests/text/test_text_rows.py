@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from heedful.translating.translator import Translator
 
 import heedful
 from generation_samples import write_language_model
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import CLASS_METRICS
 from heedful.evaluation.tfidf import fit_tfidf
-from heedful.inference.model import Model, WordModel
+from heedful.inference.model import Model
+from heedful.inference.translation.translator import Translator
+from heedful.inference.word_model import WordModel
 from heedful.text.rows import list_texts
 from translator_samples import make
 

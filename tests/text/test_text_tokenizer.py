@@ -104,7 +104,7 @@ def test_longest_first_takes_from_the_longer_text(n_a: int, n_b: int, room: int)
     ("rows", "words"),
     [
         (["a", 3.5], "Row 1 of the texts is float"),
-        (["a", None], "Row 1 of the texts is NoneType"),
+        (["a", None], "Row 1 of the texts is missing"),
         ([b"a"], "Row 0 of the texts is bytes"),
         (["a", "b", "ab\ud800"], "Row 2 of the texts has half a surrogate pair at character 2"),
         ([("a", "\udfff")], "Row 0 of the texts has half a surrogate pair at character 0"),

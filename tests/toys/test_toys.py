@@ -69,11 +69,6 @@ def finish(process: "subprocess.Popen[str]", code: int = 0) -> str:
     return out + err
 
 
-def test_they_are_small() -> None:
-    for name in ("toy_objective.py", "toy_tuning.py"):
-        assert len((TOYS / name).read_text().splitlines()) <= 80, name
-
-
 @pytest.mark.full  # each line starts a process; tests/recipes/test_plugins.py asks the same of functions
 def test_their_keys_are_explained_and_misspellings_are_noticed(world: Path, heedful_command: Any) -> None:
     assert "Weight of the second loss." in finish(heedful_command("recipes", "--explain", "objective.warm_weight"))

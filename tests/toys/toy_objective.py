@@ -13,10 +13,10 @@ from heedful.checkpoints.heads import NewHead
 from heedful.evaluation.metrics import mean_of
 from heedful.inference.items import encode_texts
 from heedful.inference.reader import TextReader
-from heedful.objectives.parts import Parts, in_parts
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts, in_parts
 
 
 class LinesTable(ObjectiveTable):

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from small_fits import dataset, recipe_of, small, texts
 from torch import nn
 
-from heedful.objectives.parts import Parts, in_parts
 from heedful.objectives.rows import EpochRows, by_tokens, padding_share
 from heedful.recipes.schema import TrainingTable
+from heedful.streams import Parts, in_parts
 from heedful.training.optimisers.common import make_optimiser, optimiser_tensors, restore_optimiser
 from heedful.training.schedule import lr_factor
 from heedful.training.state import Progress, load_state, save_state

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from small_fits import CLASSES, CPU, dataset, features_of, furthest, recipe_of, small, texts, weights_of
 from torch import nn
 
-from heedful.inference.items import collate, encode_texts
-from heedful.inference.reader import TextReader, average_chunks
+from heedful.inference.items import encode_texts
+from heedful.inference.reader import TextReader, average_chunks, collate
 from heedful.models.batch import Batch
 from heedful.models.transformer import Transformer
 from heedful.objectives.classify import Classify, balanced_weights

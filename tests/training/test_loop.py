@@ -40,7 +40,7 @@ STEP_FILES = {
 }
 """Those that one training step enters, outside nn/ and models/."""
 ROOT = Path(heedful.__file__).parent
-LAYERS = ("training", "tuning", "objectives", "models", "nn", "streams.py")
+LAYERS = ("training", "tuning", "objectives", "inference", "models", "nn", "streams.py")
 """From the top; `streams.py` is a leaf."""
 
 
@@ -130,9 +130,9 @@ def test_a_call_back_up_would_be_seen(
 
     inner = TextReader.features
     code = compile(
-        "def features(self, texts, reads):\n"
+        "def features(self, texts, reads, adapters):\n"
         "    lr_factor(0, 1, 0.0, 'linear'), ranks(zeros)\n"
-        "    return inner(self, texts, reads)",
+        "    return inner(self, texts, reads, adapters)",
         str(ROOT / "inference/reader.py"),
         "exec",
     )

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file
 
 from heedful.errors import RequestError
+from heedful.inference import device
 from heedful.nn import attention
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
-from heedful.training import device
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
 from killing import survive

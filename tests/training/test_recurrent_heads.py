@@ -18,9 +18,9 @@ import heedful
 from heedful.checkpoints.directory import read_model
 from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
-from heedful.inference.items import collate, encode_pairs, encode_texts
+from heedful.inference.items import encode_pairs, encode_texts
 from heedful.inference.model import Model
-from heedful.inference.reader import TextReader
+from heedful.inference.reader import TextReader, collate
 from heedful.models.batch import Batch, pack
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Head

@@ -16,9 +16,10 @@ import heedful
 from heedful.errors import RequestError, WorkError
 from heedful.evaluation.calibration import fit_temperature
 from heedful.evaluation.scores import log_loss
+from heedful.inference import reader
+from heedful.inference.batching import BatchRule
 from heedful.models import shape as shapes
 from heedful.models.batch import Batch
-from heedful.objectives import texts as objective_texts
 from heedful.objectives.classify import Classify
 from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe
@@ -536,7 +537,7 @@ def test_a_few_rows_only(world: Any, tmp_path: Path, store: SharedStore) -> None
 def test_predictions_do_not_depend_on_their_batch(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: Callable[[str], Path]
 ) -> None:
-    monkeypatch.setattr(objective_texts, "_ROWS", 3)
+    monkeypatch.setattr(reader, "rule_for", lambda device: BatchRule(rows=3))
     recipe: Recipe = tiny_recipe(*world, evaluation={"baselines": True})
     execute(recipe, 7, tmp_path / "run", quiet=True)
     for split in ("dev", "test"):

@@ -47,7 +47,7 @@ class Counts:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.reads = self.tokens = self.features = 0
-        load, make, compute = loading.load_dataset, classify.make_texts, features._compute
+        load, make, compute = loading.load_dataset, classify.encode_texts, features._compute
 
         def counted_load(**keys: Any) -> Any:
             self.reads += 1
@@ -63,7 +63,7 @@ class Counts:
 
         patch.setattr(Classify, "prediction_seconds", lambda *_: None)  # it tokenises a few again, to time that
         patch.setattr(loading, "load_dataset", counted_load)
-        patch.setattr(classify, "make_texts", counted_texts)
+        patch.setattr(classify, "encode_texts", counted_texts)
         patch.setattr(features, "_compute", counted_features)
 
 

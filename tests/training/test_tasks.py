@@ -19,12 +19,12 @@ from heedful.cli.predict import predict
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import CLASS_METRICS
 from heedful.objectives.multi_task import MultiTask
-from heedful.objectives.parts import Parts
 from heedful.objectives.task_draws import TaskDraws, annealed, shares
 from heedful.recipes.reading import explain_key, make_recipe
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.examples import read_values
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.loop import Fit
 from heedful.training.run import execute
@@ -305,7 +305,7 @@ def test_sets_and_files(how: str, make: Make, tmp_path: Path, capsys: pytest.Cap
     assert metrics["temperatures"].keys() == {FILM, TWINS}
     assert {e["task"] for e in metrics["errors"]} <= {FILM, TWINS}
     model = heedful.load(tmp_path / "run/model")
-    assert isinstance(model, heedful.api.Model)
+    assert isinstance(model, heedful.Model)
     with pytest.raises(RequestError, match=r"has several heads; say which: film, scores, twins"):
         model.predict(["a gem"])
     shapes = model.transformer.head_shapes
@@ -411,14 +411,14 @@ def test_a_step_that_fails_says_which_task(make: Make, tmp_path: Path) -> None:
     assert parts.objective.where(step).startswith(f"{step.task}, rows ")  # type: ignore[attr-defined]
 
 
-def test_places_of_cached_texts_do_not_meet(make: Make, tmp_path: Path) -> None:
+def test_keys_of_cached_texts_do_not_meet(make: Make, tmp_path: Path) -> None:
     parts = put_together(make("frozen", objective={"train_on": [FILM, TWINS]}), tmp_path / "store")
     sets = parts.objective.cached_texts()
     assert list(sets) == sorted(sets)
     assert {f"{s}-{t}" for s in ("train", "dev", "test") for t in (FILM, TWINS)} <= set(sets)
     assert f"train-{SCORES}" not in sets
-    places = [text.place for text in itertools.chain.from_iterable(sets.values())]
-    assert len(set(places)) == len(places)
+    keys = [text.cache_key for text in itertools.chain.from_iterable(sets.values())]
+    assert len(set(keys)) == len(keys)
     step = parts.objective.step(0)
     with torch.inference_mode():
         (cached,) = parts.objective.losses(

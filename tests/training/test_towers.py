@@ -142,7 +142,7 @@ def test_a_saved_model_answers_as_it_was_judged(how: str, more: dict[str, Any], 
     assert np.allclose(turned, found.probabilities, atol=1e-6) == (how == "cosine")  # a cosine has no first and second
     with pytest.raises(RequestError, match="was trained on pairs of texts"):
         model.predict([pairs[0], "alone"])
-    for row, reason in ((("a", "b", "c"), "has 3 parts"), (("a", None), "is NoneType"), (None, "is NoneType")):
+    for row, reason in ((("a", "b", "c"), "has 3 parts"), (("a", None), "is missing"), (None, "is missing")):
         with pytest.raises(RequestError, match=f"^Row 1 of the texts {reason}"):
             model.predict([pairs[0], row])
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from heedful.checkpoints.translators.marian import stored_tensors
+from heedful.inference import device
 from heedful.models.batch import Batch, pad
 from heedful.models.flops import forward_flops
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
 from heedful.models.seq2seq.flops import bert_fused_flops, decoder_only_flops, recurrent_flops, transformer_flops
 from heedful.nn.attention import linear_maps
 from heedful.objectives import pair_rows, translate
-from heedful.training import device
 from heedful.training.optimisers.common import make_optimiser
 from marian_samples import SOURCES, TARGETS, make_peer, save_peer
 from training_samples import write_csv

@@ -13,7 +13,7 @@ from heedful.checkpoints.translators import write_translator
 from heedful.cli.main import main
 from heedful.cli.probe_attention import describe
 from heedful.errors import RequestError
-from heedful.inference.translation.engine import in_batches
+from heedful.inference.batching import BatchRule, batches
 from heedful.inference.translation.translator import Translator
 from heedful.models.batch import Batch
 from heedful.models.seq2seq.decoder_only import DecoderOnly
@@ -203,13 +203,13 @@ def test_texts_that_cannot_be_translated_are_refused() -> None:
     with pytest.raises(RequestError, match="prefix '猫' has characters that this model's tokenizer does not know"):
         translator.translate(["a"], prefix="猫")
     refused = {
-        "predict": "no labels",
-        "encode": "no features",
-        "generate": "not go on",
-        "load_adapter": "no places for",
+        "predict": "give texts labels",
+        "encode": "give features of texts",
+        "generate": "continue texts",
+        "load_adapter": "carry adapters",
     }
     for verb, words in refused.items():
-        with pytest.raises(RequestError, match=f"is a translator, which .*{words}"):
+        with pytest.raises(RequestError, match=f"is a translation model, which cannot {words}. Use it with translate"):
             getattr(translator, verb)(["a"])
 
 
@@ -228,7 +228,7 @@ def test_source_and_target_share_the_room_of_a_language_model() -> None:
 
 def test_rows_of_similar_length_stand_together() -> None:
     lengths = [3, 9, 1, 9, 2, 8, 30]
-    found = list(in_batches(lengths, 3, 20))
+    found = list(batches(lengths, BatchRule(3, 20)))
     assert sorted(row for rows in found for row in rows) == list(range(7))
     assert found[0] == [6]  # longer than a batch alone
     for rows in found[1:]:
@@ -238,7 +238,7 @@ def test_rows_of_similar_length_stand_together() -> None:
 
 def test_loading_says_what_a_translator_has_not(tmp_path: Path) -> None:
     write_translator(tmp_path, samples.make("post"))
-    with pytest.raises(RequestError, match="is a translator, which has no heads"):
+    with pytest.raises(RequestError, match="is a translation model, which has no heads"):
         heedful.load(tmp_path, body_only=True)
     translator = heedful.load(tmp_path)
     assert "transformer" in repr(translator)

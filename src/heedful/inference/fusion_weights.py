@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from heedful.inference.batching import batches, rule_for
-from heedful.inference.items import EncodedText, collate
-from heedful.inference.reader import TextReader
+from heedful.inference.items import EncodedText
+from heedful.inference.reader import TextReader, collate
 from heedful.models.adapters import FusionWeights, Place, in_use
 from heedful.models.composition import Composition
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from heedful.errors import RequestError
-from heedful.models.batch import Batch, pad
 from heedful.text.tokenizer import Text, Tokenizer
 
 
@@ -114,16 +113,6 @@ def _chunks(ids: list[int], max_length: int, tokenizer: Tokenizer) -> list[list[
     count = -(-len(inner) // room)
     size = -(-len(inner) // count)
     return [head + inner[at : at + size] + tail for at in range(0, len(inner), size)]
-
-
-def collate(texts: Sequence[EncodedText], pad_id: int | None, device: torch.device) -> tuple[Batch, Tensor | None]:
-    """Return the chunks of all texts, and which text each belongs to (None if every text is one chunk)."""
-    chunks = [chunk for text in texts for chunk in text.chunks]
-    segments = [text.segments for text in texts if text.segments is not None]
-    batch = pad(chunks, segments or None, pad_id, device)
-    if len(chunks) == len(texts):
-        return batch, None
-    return batch, torch.tensor([i for i, text in enumerate(texts) for _ in text.chunks], device=device)
 
 
 # As tensors, to be stored in a file

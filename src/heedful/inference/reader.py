@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from heedful.inference.batching import BatchRule, batches, fill, rule_for
-from heedful.inference.items import EncodedPair, EncodedText, Item, collate
+from heedful.inference.items import EncodedPair, EncodedText, Item
 from heedful.models.adapters import InUse
-from heedful.models.batch import Batch
+from heedful.models.batch import Batch, pad
 from heedful.models.body import Below
 from heedful.models.composition import Composition
 from heedful.models.transformer import Transformer
@@ -177,6 +177,16 @@ class TextReader:
         return spent * sum(text.tokens for text in texts) / done
 
 
+def collate(texts: Sequence[EncodedText], pad_id: int | None, device: torch.device) -> tuple[Batch, Tensor | None]:
+    """Return the chunks of all texts, and which text each belongs to (None if every text is one chunk)."""
+    chunks = [chunk for text in texts for chunk in text.chunks]
+    segments = [text.segments for text in texts if text.segments is not None]
+    batch = pad(chunks, segments or None, pad_id, device)
+    if len(chunks) == len(texts):
+        return batch, None
+    return batch, torch.tensor([i for i, text in enumerate(texts) for _ in text.chunks], device=device)
+
+
 def average_chunks(x_cd: Tensor, owner_c: Tensor | None) -> Tensor:
     """The features of each text: the mean over its chunks."""
     if owner_c is None:
@@ -185,3 +195,8 @@ def average_chunks(x_cd: Tensor, owner_c: Tensor | None) -> Tensor:
     total = x_cd.new_zeros(texts, x_cd.shape[1]).index_add(0, owner_c, x_cd)
     count = x_cd.new_zeros(texts).index_add(0, owner_c, x_cd.new_ones(len(x_cd)))
     return total / count[:, None]
+
+
+def at_least_float32(scores: Tensor) -> Tensor:
+    """Return scores in which a loss can be computed: bfloat16 is too coarse for it."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -36,20 +36,19 @@ from heedful.inference.questions import (
     stands_in,
     unspelled_note,
 )
-from heedful.inference.reader import TextReader
+from heedful.inference.reader import TextReader, at_least_float32
 from heedful.inference.states import collate_rows
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
 from heedful.objectives.causal import LANGUAGE_MODEL, require_causal
 from heedful.objectives.corpora import CorpusText, Stretches, whole
-from heedful.objectives.parts import Parts, at_least_float32, in_parts
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.recalling import subjects_of
 from heedful.objectives.words import Ints, Row
 from heedful.recipes.schema import DataTable, ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
-from heedful.streams import shuffled, uniforms
+from heedful.streams import Parts, in_parts, shuffled, uniforms
 
 HEAD = "causal"
 _POOL = 16  # steps whose rows are sorted by length together

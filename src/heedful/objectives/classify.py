@@ -48,16 +48,16 @@ from heedful.inference.items import (
     unpack_pairs,
     unpack_texts,
 )
-from heedful.inference.reader import TextReader
+from heedful.inference.reader import TextReader, at_least_float32
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.heads import ONE_STATE, Reading, Reads
 from heedful.objectives.loading import load_data
-from heedful.objectives.parts import Parts, at_least_float32, in_parts
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.rows import EpochRows, padding_share
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts, in_parts
 
 HEAD = "classify"
 """What its head is called where it is the only task."""

@@ -18,12 +18,11 @@ from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric, mean_of, ratio_of
-from heedful.inference.reader import TextReader
+from heedful.inference.reader import TextReader, at_least_float32
 from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
 from heedful.objectives.corpora import CorpusText, Stretches
 from heedful.objectives.masking import Masking
-from heedful.objectives.parts import at_least_float32
 from heedful.objectives.protocol import Step
 from heedful.objectives.words import JUDGED, Ints, Row, Words, WordsTable
 from heedful.recipes.schema import Recipe

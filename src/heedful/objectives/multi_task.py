@@ -30,11 +30,11 @@ from heedful.models.shape import Shape
 from heedful.nn.heads import Reading
 from heedful.objectives.classify import TERM, Classify, ClassifyTable
 from heedful.objectives.loading import load_data
-from heedful.objectives.parts import Parts
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.task_draws import EXPONENTS, TaskDraws, annealed
 from heedful.recipes.schema import ObjectiveTable, Recipe, TaskTable
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts
 
 _SPLITS = ("dev", "test")
 _ERRORS = 20

@@ -17,8 +17,8 @@ from heedful.checkpoints.translators import TranslatorCheckpoint
 from heedful.data.aligned.records import Pairs
 from heedful.data.checks import count_of, listed
 from heedful.inference.feature_files import write_features
-from heedful.inference.items import EncodedText, collate
-from heedful.inference.reader import LowerStates
+from heedful.inference.items import EncodedText
+from heedful.inference.reader import LowerStates, collate
 from heedful.models.batch import Batch, pad
 from heedful.models.body import Memory
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource

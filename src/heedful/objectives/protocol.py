@@ -27,9 +27,9 @@ from heedful.inference.items import EncodedText
 from heedful.inference.reader import TextReader
 from heedful.models.flops import forward_flops
 from heedful.nn.heads import Reading
-from heedful.objectives.parts import Parts
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts
 
 Reseed = Callable[[int], None]
 """Seeds every generator for a part of a step, by (seed, step, part)."""

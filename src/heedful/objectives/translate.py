@@ -33,7 +33,7 @@ from heedful.evaluation.translations import (
     translation_columns,
 )
 from heedful.inference.batching import BatchRule, batches
-from heedful.inference.reader import TextReader
+from heedful.inference.reader import TextReader, at_least_float32
 from heedful.models.flops import forward_flops
 from heedful.models.seq2seq.flops import bert_fused_flops, decoder_only_flops, recurrent_flops, transformer_flops
 from heedful.models.seq2seq.protocol import NextTarget
@@ -41,12 +41,12 @@ from heedful.models.seq2seq.shape import BertFusedShape, RecurrentShape, Seq2Seq
 from heedful.models.shape import Shape
 from heedful.objectives.loading import load_aligned
 from heedful.objectives.pair_rows import Batcher, PairRows, encode_set
-from heedful.objectives.parts import Parts, at_least_float32, in_parts
 from heedful.objectives.protocol import Judgement, MadeModel, Objective, Partial, Reseed, Step
 from heedful.objectives.rows import EpochRows, padding_share
 from heedful.objectives.translators import KINDS, check_model, longest_text, make_translator
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts, in_parts
 
 TERM = "translate"
 _TOKENS, _SCORES = 4096, 2**25  # at a time that are only judged: tokens of a side, and scores of tokens

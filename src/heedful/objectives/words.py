@@ -24,19 +24,18 @@ from heedful.checkpoints.directory import Checkpoint
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import fill_in, scored
 from heedful.inference.batching import BatchRule, batches, rule_for
-from heedful.inference.reader import TextReader
+from heedful.inference.reader import TextReader, at_least_float32
 from heedful.inference.states import Wanted, collate_rows
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.objectives.corpora import CorpusText, Stretches, cut_rows
 from heedful.objectives.neighbours import neighbour_table
-from heedful.objectives.parts import Parts, at_least_float32, in_parts
 from heedful.objectives.protocol import Judgement, Objective, Partial, Reseed, Step
 from heedful.objectives.rows import EpochRows, padding_share
 from heedful.objectives.warmup import length_at, rows_at
 from heedful.recipes.schema import ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
-from heedful.streams import seed_of, shuffled
+from heedful.streams import Parts, in_parts, seed_of, shuffled
 from heedful.text.tokenizer import Tokenizer
 
 Floats = npt.NDArray[np.float64]

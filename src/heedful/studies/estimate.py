@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from heedful.nn.attention import linear_maps
-from heedful.objectives.parts import Parts
 from heedful.objectives.protocol import Objective, Step
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.shared import SharedStore
+from heedful.streams import Parts
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.optimisers.common import make_optimiser
 from heedful.training.threads import threads_of

@@ -22,7 +22,7 @@ from torch import nn
 from torch.distributed.rendezvous import rendezvous
 
 from heedful.errors import RequestError, WorkError
-from heedful.objectives.parts import Parts
+from heedful.streams import Parts
 
 _MEETING = timedelta(minutes=10)  # within which all must have come; they may still be importing, or on their way
 _LONGEST = timedelta(days=30)  # that the others wait for the first, which may judge or write; one that ends is noticed

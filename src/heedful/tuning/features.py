@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from heedful.inference.feature_files import write_features
-from heedful.inference.items import EncodedText, collate, pack_texts
-from heedful.inference.reader import CachedFeatures, LowerStates, TextReader
+from heedful.inference.items import EncodedText, pack_texts
+from heedful.inference.reader import CachedFeatures, LowerStates, TextReader, collate
 from heedful.models.flops import forward_flops
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import ONE_STATE, Reads

@@ -19,8 +19,8 @@ from heedful.inference.items import Item
 from heedful.inference.reader import CachedFeatures, TextReader
 from heedful.models.composition import Composition
 from heedful.nn.heads import LinearHead, blocks_of
-from heedful.objectives.parts import Parts
 from heedful.objectives.protocol import Objective, Partial
+from heedful.streams import Parts
 
 PENALTIES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
 _ROWS = 8192  # examples in a part of the loss

@@ -37,7 +37,6 @@ Scored = Literal["shared", "all"]
 """Which tokens of a pair count: those that both texts have (the group's own words have frequencies of their own), or
 all."""
 
-"""In a batch, padding included."""
 _ANSWERS = 256
 """Rows of scores over the vocabulary that are in memory at a time."""
 _TEXTS = 1024
