@@ -17,6 +17,7 @@ from heedful.errors import RequestError
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import assemble, read_objective
+from heedful.tuning.protocol import DevScore
 from training_samples import sentences, tiny_recipe, write_csv, write_family
 
 TOLERANCE = 1e-5
@@ -96,7 +97,7 @@ def save(recipe: Recipe, directory: Path) -> None:
     objective = read_objective(recipe, 7, store)
     parts = assemble(recipe, 7, objective, store)
     if parts.tuning.solve is not None:
-        parts.tuning.solve(lambda facts: 0.0)
+        parts.tuning.solve(lambda facts: DevScore(0.0, 0.0))
     parts.tuning.train(False)
     objective.calibrate(parts.tuning.reader)
     parts.tuning.finish(1.0)

@@ -50,7 +50,7 @@ def make_search(directory: Path) -> Path:
         }
         table.append({**row, "dev_std": 0.01})
     best = max(table, key=lambda r: r["dev_mean"])
-    chosen = {"name": "minilm-final", "model": "minilm", "method": "full", "values": {}}
+    chosen = {"name": f"{best['setting']}-final", "model": "minilm", "method": "full", "values": {}}
     for seed in range(3, 8):
         name = f"chosen-seed{seed}"
         skill, seconds = skills[best["setting"]]

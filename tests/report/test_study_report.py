@@ -140,6 +140,50 @@ def test_checks_that_warn_come_first(tmp_path: Path) -> None:
     assert "Mind duplicates; " in markdown.render(study_report(c.study), None)
 
 
+def checked(folder: Path) -> dict[str, tuple[str, str]]:
+    return {check.name: (check.state, check.sentence) for check in checks(compare(read_study(folder)))}
+
+
+def test_checks_of_runs_look_at_every_setting(tmp_path: Path) -> None:
+    """The chosen setting is well; another one lost a run and a class, and a third has fewer seeds."""
+    skills = {"x": (3.0, 5.0), "y": (2.0, 5.0), "z": (1.5, 5.0)}
+    folder = make_study(tmp_path, THREE, seeds=(1, 2, 3, 4, 5), n=60, failed=2, settings=skills)
+    decide(folder, chosen="x")
+    before = checked(folder)
+    assert before["runs that learned nothing"] == ("passed", "None of 3 settings.")
+    assert before["classes never found"] == ("passed", "Each setting finds examples of each class of test.")
+    few = "z has 3 seeds, so what is said about other seeds is rough; 5 are enough."
+    assert before["few seeds"] == ("warns", few)
+    for run in folder.glob("runs/setting1-*/metrics.json"):
+        metrics = json.loads(run.read_text())
+        metrics["splits"]["test"]["per_class"]["neutral"]["recall"] = 0.0
+        write_json(run, metrics)
+    statistics = json.loads((folder / "statistics.json").read_text())
+    sentence = "1 of the 5 runs of y (20%) did not learn."
+    statistics["settings"]["y"]["failed"] |= {"failed": [1], "share": 0.2, "sentence": sentence}
+    write_json(folder / "statistics.json", statistics)
+    after = checked(folder)
+    assert after["runs that learned nothing"] == ("warns", sentence)
+    assert after["classes never found"] == ("warns", "y finds no example of neutral on test.")
+
+
+def test_a_check_names_three_settings_and_counts_the_others(tmp_path: Path) -> None:
+    names = ["v", "w", "x", "y", "z"]
+    folder = make_study(tmp_path, THREE, seeds=(1,), n=60, settings=dict.fromkeys(names, (2.0, 5.0)))
+    decide(folder, chosen="x", fixed=("v",))
+    statistics = json.loads((folder / "statistics.json").read_text())
+    for name in names:
+        statistics["settings"][name]["failed"] |= {"failed": [0], "sentence": f"{name} did not learn."}
+    write_json(folder / "statistics.json", statistics)
+    state, sentence = checked(folder)["runs that learned nothing"]
+    assert (state, sentence.split(" ")[0]) == ("warns", "x")  # the chosen one first
+    assert sentence.count("did not learn.") == 3
+    assert sentence.endswith(" The same happened in 2 more settings.")
+    state, sentence = checked(folder)["few seeds"]
+    named = " and 1 more setting have 1 seed, which says nothing about others; 5 are enough."
+    assert (state, sentence[:2], sentence[sentence.index(" and") :]) == ("warns", "x,", named)
+
+
 def told(folder: Path) -> str:
     return verdict(compare(read_study(folder)))
 

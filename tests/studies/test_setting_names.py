@@ -10,7 +10,6 @@ from heedful.report.glance import closing_lines
 from heedful.studies.baselines import data_key
 from heedful.studies.plan import plan_comparison, plan_recipe, with_baselines
 from heedful.studies.study import run_study
-from heedful.studies.table import printed
 from training_samples import write_tiny
 from translation_samples import translation
 
@@ -65,15 +64,6 @@ def test_a_table_and_the_end_of_a_search_say_what_was_chosen(tmp_path: Path) -> 
     assert "the same score in this run (95 %: −32.441 to +32.441" in said  # eight sentences say little
     assert "same answers" not in said
     assert "0.000 ahead" not in said
-
-
-def test_one_of_a_search_over_models_is_marked() -> None:
-    rows = [
-        {"setting": f"r-{i}", "model": name, "model.name": name, "method": "full", "n": 1, "metric": "accuracy",
-         "higher_is_better": True, "dev_mean": 0.5 + 0.1 * i, "baseline": False, "random": True}
-        for i, name in enumerate(("a", "b", "c"), start=1)
-    ]  # fmt: skip
-    assert printed(rows)[2] == {2}
 
 
 def test_what_runs_have_left_is_called_after_them() -> None:

@@ -18,7 +18,7 @@ from heedful.studies.executors import Result, in_turn
 from heedful.studies.parts import StudyPlan, choose
 from heedful.studies.plan import plan_comparison, plan_recipe
 from heedful.studies.study import run_study
-from heedful.studies.table import latex, markdown
+from heedful.studies.table import latex, markdown, tried_and_chosen
 from training_samples import tiny_recipe, write_data, write_tiny
 
 SMALL: dict[str, Any] = {"model": {"name": "minilm"}, "data": {"name": "tickets"}}
@@ -188,6 +188,10 @@ def test_the_tables(study: Path) -> None:
     assert "| setting | lr | dev accuracy | test accuracy | n |" in text
     assert f"{float(rows[0]['dev_mean']):.3f} ± {float(rows[0]['dev_std']):.3f} | – | 2 |" in text
     assert (study / "table.tex").read_text().count("\\\\") == 4
+    facts = json.loads((study / "study.json").read_text())
+    chosen = facts["chosen"]["setting"]
+    assert [line.split("**")[1] for line in text.splitlines() if "**" in line] == [chosen]
+    assert tried_and_chosen(facts) == {chosen.removesuffix("-final")}
     report = (study / "report.md").read_text()
     assert "## The search" in report
     assert all(value in report for value in ("| 1e-06 |", "| 0.005 |"))
@@ -213,13 +217,14 @@ def test_marks_and_escapes() -> None:
             "n": 1,
         },
     ]
-    assert "| **best** | **0.1** | **0.750** | **1** |" in markdown(rows)
-    two = [{**row, "method": method} for method in ("frozen", "full") for row in rows]
-    assert markdown(two).count("**best**") == 2  # of each method
-    last = markdown([*two, {**rows[0], "setting": "x-final"}]).splitlines()[2:]
-    assert ["**" in line for line in last] == [False] * 4 + [True]
-    assert r"a_b&c\|d" in markdown(rows)
-    made = latex(rows)
+    assert "| **best** | **0.1** | **0.750** | **1** |" in markdown(rows, "best")
+    baseline = {**rows[0], "setting": "tfidf", "baseline": True, "dev_mean": 0.7}
+    final = [{**row, "setting": f"{row['setting']}-final"} for row in rows]
+    for chosen in ("a_b&c|d", "best-final", "tfidf", None):
+        bold = ["**" in line for line in markdown([*rows, *final, baseline], chosen).splitlines()[2:]]
+        assert bold == [row["setting"] == chosen for row in [*rows, *final, baseline]]
+    assert r"a_b&c\|d" in markdown(rows, None)
+    made = latex(rows, "best")
     assert r"a\_b\&c|d & 0.001 & 0.500 $\pm$ 0.010 & 2 \\" in made
     assert r"\textbf{best} & \textbf{0.1} & \textbf{0.750} & \textbf{1} \\" in made
 

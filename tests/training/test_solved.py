@@ -21,6 +21,7 @@ from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
 from heedful.tuning import solving
 from heedful.tuning.frozen import Frozen
+from heedful.tuning.protocol import DevScore
 from training_samples import (
     assert_same_run,
     read_log,
@@ -34,6 +35,7 @@ from training_samples import (
 )
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+SPLITS = ("train", "dev", "test")
 LOSSES: dict[str, dict[str, Any]] = {
     "plain": {},
     "smoothed": {"label_smoothing": 0.2},
@@ -56,7 +58,7 @@ def solve(folder: Path, penalties: list[float], kind: str = "classes", classes: 
     recipe = recipe_of("solved", tuning={"penalties": penalties}, **tables)
     values = [0.7 * t + len(row) / 50 for t, row in zip(targets, rows, strict=True)] if kind == "score" else targets
     one = small(model, dataset(rows, values, kind=kind, number=classes), recipe, folder / "store")
-    one.tuning.solve(lambda facts: 0.0)  # type: ignore[misc]
+    one.tuning.solve(lambda facts: DevScore(0.0, 0.0))  # type: ignore[misc]
     return one
 
 
@@ -150,30 +152,30 @@ def test_the_parts_of_the_sum_do_not_matter(tmp_path: Path, monkeypatch: pytest.
         assert float((a - b).abs().max()) < 1e-4
 
 
-def chosen(scores: list[float], folder: Path) -> int:
-    """Which of the solutions that were judged is kept."""
+def chosen(scores: list[tuple[float, float]], folder: Path, penalties: list[float]) -> tuple[int, int]:
+    """Which of the solutions that were judged, given their metrics and losses on dev, is kept; how many were."""
     rows, targets = texts(30)
     model = tiny_model(folder / "model", CLASSES, "mean")
-    penalties = [1e-3, 1e-1, 3e-2, 1e-2]
     one = small(model, dataset(rows, targets), recipe_of("solved", tuning={"penalties": penalties}), folder / "store")
     seen, told = [], []
 
-    def judge(facts: dict[str, Any]) -> float:
+    def judge(facts: dict[str, Any]) -> DevScore:
         told.append(facts)
         seen.append(weights_of(model[0].heads["classify"]))
-        return scores[len(seen) - 1]
+        metric, loss = scores[len(seen) - 1]
+        return DevScore(metric, -loss)
 
     one.tuning.solve(judge)  # type: ignore[misc]
-    assert [facts["penalty"] for facts in told] == sorted(penalties, reverse=True)
+    assert [facts["penalty"] for facts in told] == sorted(penalties, reverse=True)[: len(told)]
     assert [facts["loss"] for facts in told] == sorted((f["loss"] for f in told), reverse=True)
     kept = weights_of(model[0].heads["classify"])
     equal = [all(torch.equal(kept[n], s[n]) for n in kept) for s in seen]
     assert sum(equal) == 1
-    return equal.index(True)
+    return equal.index(True), len(seen)
 
 
 @pytest.mark.parametrize(
-    ("scores", "best"),
+    ("metrics", "best"),
     [
         ([0.1, 0.4, 0.9, 0.2], 2),
         ([0.5, 0.9, 0.9, 0.9], 1),  # the largest of equals
@@ -183,17 +185,74 @@ def chosen(scores: list[float], folder: Path) -> int:
         ([-math.inf, -math.inf, 0.1, -math.inf], 2),
     ],
 )
-def test_dev_chooses_the_penalty(scores: list[float], best: int, tmp_path: Path) -> None:
-    assert chosen(scores, tmp_path) == best
+def test_dev_chooses_the_penalty(metrics: list[float], best: int, tmp_path: Path) -> None:
+    equal = [(metric, 0.5) for metric in metrics]
+    assert chosen(equal, tmp_path, [1e-3, 1e-1, 3e-2, 1e-2]) == (best, 4)
+
+
+@pytest.mark.parametrize(
+    ("scores", "best", "tried"),
+    [
+        ([(0.7, 0.6), (0.7, 0.5), (0.7, 0.55), (0.7, 0.52)], 1, 4),  # of equals, the lowest loss
+        ([(0.7, 0.4), (0.8, 0.6), (0.8, 0.6), (0.7, 0.3)], 1, 4),  # the metric comes first
+        ([(-math.inf, 0.6), (-math.inf, 0.5), (0.1, 0.9), (0.1, 0.8)], 3, 4),
+        # While the loss falls, a metric that does not move ends nothing.
+        ([(0.0, 0.6 - i / 100) for i in range(6)] + [(0.1, 0.7), (0.2, 0.8), (0.1, 0.9), (0.1, 0.9)], 7, 10),
+        # Four that improve neither end it, though the fifth would be better.
+        ([(0.7, 0.5), *[(0.7, 0.5)] * 4, (0.9, 0.1), (0.9, 0.1), (0.9, 0.1), (0.9, 0.1), (0.9, 0.1)], 0, 5),
+    ],
+)
+def test_the_loss_on_dev_breaks_ties(scores: list[tuple[float, float]], best: int, tried: int, tmp_path: Path) -> None:
+    assert chosen(scores, tmp_path, [10.0 / 2**i for i in range(len(scores))]) == (best, tried)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_loss_on_dev_is_the_one_that_is_trained(loss: str, tmp_path: Path) -> None:
+    """On the training rows, it is what the solution has minimised, without the penalty."""
+    rows, targets = texts(60)
+    model = tiny_model(tmp_path / "model", CLASSES, "mean")
+    recipe = recipe_of("solved", tuning={"penalties": [1e-2]}, objective=LOSSES[loss])
+    one = small(model, dataset(rows, targets, dev=60), recipe, tmp_path / "store")
+    minima: list[float] = []
+
+    def judge(facts: dict[str, Any]) -> DevScore:
+        minima.append(facts["loss"])
+        return DevScore(0.0, 0.0)
+
+    one.tuning.solve(judge)  # type: ignore[misc]
+    penalty = 1e-2 / 2 * float(((head(one)[0] / features(one)[1]) ** 2).sum())
+    judgement = one.objective.judge(one.tuning.reader, "dev")
+    found = one.objective.judged_loss(judgement, "dev")
+    assert found == pytest.approx(minima[0] - penalty, abs=1e-5)
+    assert (found == pytest.approx(judgement.metrics["log_loss"])) == (loss == "plain")
+
+
+def test_a_rare_class_is_not_given_up(tmp_path: Path) -> None:
+    """Strong penalties answer with the most common class and tie at a Matthews correlation of 0; weaker ones do not."""
+    rows = sentences(700)
+    few = [row for row in rows if row[1] == "good"][:30] + [row for row in rows if row[1] == "bad"][:270]
+    header = ("text", "label")
+    files = {name: str(write_csv(tmp_path / f"{name}.csv", header, few[i::3])) for i, name in enumerate(SPLITS)}
+    where = write_tiny(tmp_path / "model")
+    recipe = tiny_recipe(
+        where, {**files, "text": "text", "label": "label"}, "solved", evaluation={"metric": "matthews"}
+    )
+    execute(recipe, 0, tmp_path / "run", quiet=True)
+    scores = [line["dev"]["matthews"] for line in read_log(tmp_path / "run")]
+    assert scores[:5] == [0.0] * 5
+    metrics = json.loads((tmp_path / "run/metrics.json").read_text())
+    assert metrics["splits"]["dev"]["matthews"] == metrics["best"]["score"] == max(scores) > 0.3
 
 
 def test_a_run(world: Any, tmp_path: Path) -> None:
     recipe = tiny_recipe(*world, "solved")
     manifest = execute(recipe, 7, tmp_path / "run", quiet=True)
     log = read_log(tmp_path / "run")
-    accuracies = [line["dev"]["accuracy"] for line in log]
-    best = accuracies.index(max(accuracies))
-    tried = sorted(solving.PENALTIES, reverse=True)[: best + 5]  # until four in a row are no better
+    accuracies, losses = ([line["dev"][key] for line in log] for key in ("accuracy", "log_loss"))
+    best = max(range(len(log)), key=lambda i: (accuracies[i], -losses[i]))
+    least = losses.index(min(losses))
+    tried = sorted(solving.PENALTIES, reverse=True)[: max(accuracies.index(max(accuracies)), least) + 5]
+    assert len(log) > least + 1  # the weakest are worse
     assert [(line["mark"], line["penalty"]) for line in log] == list(enumerate(tried, start=1))
     metrics = json.loads((tmp_path / "run/metrics.json").read_text())
     assert metrics["best"] == {"mark": best + 1, "score": max(accuracies)}
@@ -280,7 +339,7 @@ def test_streams_are_refused(tmp_path: Path) -> None:
     data, recipe = dataset(*texts(9)), recipe_of("solved")
     one = small(tiny_model(tmp_path, CLASSES, "mean"), data, recipe, tmp_path / "a", Stream)
     with pytest.raises(RequestError, match="cannot be solved at once"):
-        one.tuning.solve(lambda facts: 0.0)  # type: ignore[misc]
+        one.tuning.solve(lambda facts: DevScore(0.0, 0.0))  # type: ignore[misc]
     with pytest.raises(RequestError, match=r'"frozen" needs an objective whose heads read one state of each text'):
         small(tiny_model(tmp_path, CLASSES, "mean"), data, recipe, tmp_path / "b", Unread)
     assert one.tuning.reader.device == CPU

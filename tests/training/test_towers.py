@@ -23,6 +23,7 @@ from heedful.studies.plan import plan_comparison, plan_recipe, with_baselines
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
 from heedful.tuning import features
+from heedful.tuning.protocol import DevScore
 from training_samples import assert_same_run, read_log, read_tsv, sentences, tiny_recipe, write_csv, write_tiny
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -97,7 +98,7 @@ def test_the_optimum_is_that_of_another_library(how: str, kind: str, world: Any,
     penalty = 1e-6 if how == "cosine" else 0.03
     tuning = {} if how == "cosine" else {"tuning": {"penalties": [penalty]}}
     parts = parts_of(tiny_recipe(world[0], world[1 if kind == "classes" else 2], how, **tuning), tmp_path)
-    parts.tuning.solve(lambda facts: 0.0)
+    parts.tuning.solve(lambda facts: DevScore(0.0, 0.0))
     items, gold = parts.objective.items["train"], parts.objective.targets["train"].numpy()
     x_nf = parts.tuning.reader.inputs(items, "classify").double().numpy()
     shift, scale = scaled(x_nf)
@@ -229,7 +230,33 @@ def test_a_search_runs_it_with_what_it_has_chosen(world: Any) -> None:
     rows = [{"setting": "tiny-frozen-2", "metric": "accuracy", "higher_is_better": True, "dev_mean": 0.5}]
     final = search.after(rows, [])
     assert final is not None
-    assert jobs(final) == ["tiny-frozen-2-final-seed2", "tiny-cosine-seed2"]
+    assert jobs(final) == ["tiny-frozen-2-final-seed2", "tiny-cosine-max-seed2"]
+    assert final.settings[-1].recipe.model.pooling == "max"
     curve = plan_comparison(world[1], [str(world[0])], ["frozen"], (0, 1), {"study": {"curve": [0.5, 1]}})
     assert jobs(curve) == ["tiny-frozen-0.5-seed0", "tiny-frozen-1-seed0", "tiny-frozen-0.5-seed1"]
     assert [s.name for s in beside(curve).settings][2:] == ["tiny-cosine"]
+
+
+def test_each_pooling_that_is_compared_has_a_cosine(world: Any) -> None:
+    """Equal ones are one: "cls" and a recurrent network are read as the mean, which is the default."""
+
+    def cosines(study: dict[str, Any], **changes: Any) -> dict[str, str | None]:
+        tables = {"evaluation": {"baselines": True}, **changes}
+        if study:
+            tables["study"] = {"test": "all", **study}
+        plan = beside(plan_comparison(world[1], [str(world[0])], ["full"], (0,), tables))
+        return {s.name: s.recipe.model.pooling for s in plan.settings if s.baseline}
+
+    assert cosines({"model": {"pooling": ["mean", "max"]}}) == {"tiny-cosine-mean": "mean", "tiny-cosine-max": "max"}
+    assert cosines({"model": {"pooling": ["cls", "lstm", "max"]}}) == {"tiny-cosine": None, "tiny-cosine-max": "max"}
+    assert cosines({"training": {"lr": [1e-4, 1e-3]}}) == {"tiny-cosine": None}
+    assert cosines({}, model={"pooling": "max"}) == {"tiny-cosine": "max"}
+    for_methods = {"full": {"model": {"pooling": "max"}}}
+    tables = {"evaluation": {"baselines": True}}
+    plan = plan_comparison(world[1], [str(world[0])], ["frozen", "full"], (0,), tables, for_methods)
+    assert [s.name for s in beside(plan).settings][2:] == ["tiny-cosine-mean", "tiny-cosine-max"]
+    lengths = {"training": {"max_length": [20, 30]}, "test": "all"}
+    plan = beside(plan_comparison(world[1], [str(world[0])], ["full"], (0,), {**tables, "study": lengths}))
+    assert {s.name: s.recipe.training.max_length for s in plan.settings if s.baseline} == {
+        "tiny-cosine-20": 20, "tiny-cosine-30": 30,
+    }  # fmt: skip

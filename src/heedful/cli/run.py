@@ -209,15 +209,16 @@ def _run_and_report(plan: "StudyPlan", directory: Path, workers: int | None = No
 
 
 def _print_searched(study: dict[str, Any]) -> None:
-    from heedful.studies.table import printed
+    from heedful.studies.table import printed, tried_and_chosen
 
     final = {s["name"] for s in study.get("final_settings", [])}
     searched = [row for row in study["table"] if final and row["setting"] not in final and not row.get("baseline")]
     if searched:
-        headings, cells, best = printed(searched)
+        headings, cells = printed(searched)
+        best = tried_and_chosen(study)
         widths = [max(len(line[i]) for line in [headings, *cells]) for i in range(len(headings))]
         print()
-        for i, line in enumerate([headings, *cells]):
-            mark = " *" if i - 1 in best else ""
+        for line in [headings, *cells]:
+            mark = " *" if line[0] in best else ""
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + mark)
         print("* best on dev: run again with fresh seeds, and only then tested")

@@ -317,6 +317,13 @@ class Classify(Objective):
 
         return Judgement(metrics, rows, columns, header, predictions, scores_nk)
 
+    def judged_loss(self, judgement: Judgement, name: str) -> float | None:
+        if judgement.raw is None or name not in self.targets:
+            return None
+        targets = self.targets[name]
+        scores_nk = torch.from_numpy(judgement.raw).double()
+        return float(self.loss_sum(scores_nk, targets) / self._weights(targets).sum())
+
     def calibrate(self, reader: TextReader) -> None:
         """The scores are divided by the temperature that dev asks for. Scores of a regression have none."""
         if self.data.kind == "classes" and "dev" in self.targets:

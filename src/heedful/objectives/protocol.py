@@ -282,6 +282,11 @@ class Objective(ABC):
         is only a part of what is judged. In the metric's own direction; None where it is undefined."""
         return scores.get(metric.name)
 
+    def judged_loss(self, judgement: Judgement, name: str) -> float | None:
+        """Return the objective's own loss on the evaluation set that was judged, which breaks ties of a metric; None
+        if it has none to tell."""
+        return None
+
     def calibrate(self, reader: TextReader) -> None:  # noqa: B027 (most have nothing to correct)
         """After training, before the model is judged and saved: corrects how sure it is of its answers, by dev."""
 

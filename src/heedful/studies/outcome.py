@@ -74,7 +74,7 @@ def conclude(
         if expected:
             row |= {f"{statistics['split']}_{end}": expected[end] for end in ("low", "high")}
     study["table"] = table
-    write_tables(directory, table)
+    write_tables(directory, table, chosen)
     write_json(directory / "study.json", study)
     if best is not None:
         _keep_best(directory, best, study["chosen"]["seed"])

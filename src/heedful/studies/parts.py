@@ -79,8 +79,8 @@ class StudyPlan:
     seeds_by_setting: Mapping[str, tuple[int, ...]] | None = None
     """Where settings have got more seeds than the others."""
 
-    final_baselines: tuple[SettingPlan, ...] = ()
-    """What is run beside the chosen settings, where settings are chosen."""
+    final_baselines: Callable[[Sequence[SettingPlan]], tuple[SettingPlan, ...]] | None = None
+    """The baselines that are run with the chosen settings, where settings are chosen."""
 
     def jobs(self, directory: Path) -> Iterator[Job]:
         """Seed by seed, so that a study that is stopped early has compared all settings on some seeds."""
@@ -122,7 +122,10 @@ class StudyPlan:
                 content = setting.recipe.identity()
                 content["evaluation"] = {**content.get("evaluation", {}), "test": True}
                 chosen.append(replace(setting, name=f"{setting.name}-final", recipe=make_recipe(content)))
-        return StudyPlan((*chosen, *self.final_baselines), self.fresh_seeds) if chosen else None
+        if not chosen:
+            return None
+        baselines = self.final_baselines(chosen) if self.final_baselines is not None else ()
+        return StudyPlan((*chosen, *baselines), self.fresh_seeds)
 
     @property
     def fresh_seeds(self) -> tuple[int, ...]:

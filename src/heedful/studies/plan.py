@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,23 +132,52 @@ def _defaults(compared: Mapping[str, Mapping[str, Any]], changes: Mapping[str, A
 
 
 def with_baselines(plan: StudyPlan, of_pairs: Collection[str]) -> StudyPlan:
-    """Where baselines are wanted, a setting of each tuning that is one: for each model and data, on the most rows.
-    `of_pairs` are the keys of the data whose texts come in pairs. A search runs them beside what it has chosen."""
-    wanted = [s for s in plan.settings if s.recipe.evaluation.baselines]
-    names = {s.name for s in plan.settings}
-    added = []
-    for key, setting in {_model_and_data(s.recipe): s for s in wanted}.items():
-        there = {s.method for s in plan.settings if _model_and_data(s.recipe) == key}
-        model = setting.recipe.model.name or setting.model
-        for method, recipe in _baseline_recipes(setting.recipe, data_key(setting.recipe) in of_pairs):
-            name = _setting_name(model, method)
-            name = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 10_000))) if n not in names)
-            if method not in there:
-                names.add(name)
-                added.append(SettingPlan(name, model, method, recipe, baseline=True))
+    """Add a setting of each tuning that is a baseline, where baselines are wanted; a search runs those of what it has
+    chosen. `of_pairs` are the keys of the data whose texts come in pairs."""
     if plan.final_seeds:
-        return replace(plan, final_baselines=tuple(added))
-    return replace(plan, settings=(*plan.settings, *added))
+        return replace(plan, final_baselines=partial(_baselines_of, of_pairs=of_pairs))
+    return replace(plan, settings=(*plan.settings, *_baselines_of(plan.settings, of_pairs)))
+
+
+def _baselines_of(settings: Sequence[SettingPlan], of_pairs: Collection[str]) -> tuple[SettingPlan, ...]:
+    """Return the baselines of these settings, each kind once, on the most rows. They differ where the settings differ
+    in what a baseline reads, such as the pooling, and are then named after it."""
+    asked = {(_model_and_data(s.recipe), s.method) for s in settings}
+    kinds: dict[str, tuple[SettingPlan, str, Recipe, str]] = {}
+    poolings: dict[tuple[str, str], set[str]] = {}
+    for setting in settings:
+        source = _model_and_data(setting.recipe)
+        wanted = setting.recipe.evaluation.baselines
+        for method, recipe in _baseline_recipes(setting.recipe, data_key(setting.recipe) in of_pairs) if wanted else ():
+            if (source, method) not in asked:
+                pooling = recipe.model.pooling or plugins.find("tuning", method).READING.reads
+                content = recipe.identity()
+                content["model"].pop("pooling", None)
+                rows = {key: value for key, value in content.pop("data").items() if key not in ("limit", "fraction")}
+                kinds[json.dumps([method, pooling, rows, content])] = (setting, method, recipe, pooling)
+                poolings.setdefault((source, method), set()).add(pooling)
+    added: list[SettingPlan] = []
+    for setting, method, recipe, pooling in kinds.values():
+        model = setting.recipe.model.name or setting.model
+        several = len(poolings[_model_and_data(setting.recipe), method]) > 1
+        parts = [_setting_name(model, method), *_swept_values(setting, recipe, [pooling] if several else [])]
+        name = re.sub(r"[^\w.-]+", "-", "-".join(parts))
+        taken = {s.name for s in (*settings, *added)}
+        name = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 10_000))) if n not in taken)
+        added.append(SettingPlan(name, model, method, recipe, baseline=True))
+    return tuple(added)
+
+
+def _swept_values(setting: SettingPlan, baseline: Recipe, default: Sequence[str]) -> list[str]:
+    """Return the values of a search that its baseline has too, except the model and the rows; `default` if the search
+    has no pooling."""
+    content, values = baseline.identity(), dict(setting.values)
+    shared = []
+    for key, value in values.items():
+        table, _, name = key.partition(".")
+        if key not in ("model.name", "data.limit", "data.fraction") and content.get(table, {}).get(name) == value:
+            shared.append(str(value))
+    return shared if "model.pooling" in values else [*shared, *default]
 
 
 def _model_and_data(recipe: Recipe) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 from heedful.evaluation.metrics import metric_named, stated_metrics
 from heedful.evaluation.spread import summarise
-from heedful.storage.reading import mapping, number
+from heedful.storage.reading import mapping, number, records
 from heedful.storage.runs import finished_run, judging_order
 from heedful.storage.whole import write_text
-from heedful.studies.parts import DevCurve, StudyPlan, choose
+from heedful.studies.parts import DevCurve, StudyPlan
 
 Row = dict[str, Any]
 
@@ -76,19 +76,19 @@ def dev_curves(directory: Path, plan: StudyPlan) -> list[DevCurve]:
     return curves
 
 
-def write_tables(directory: Path, rows: Sequence[Row]) -> None:
-    """table.csv with every figure; table.md and table.tex as people print them, the best on dev marked."""
+def write_tables(directory: Path, rows: Sequence[Row], chosen: str | None) -> None:
+    """Write table.csv with every figure; table.md and table.tex as people print them, the chosen setting in bold."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    for ending, content in (("csv", text.getvalue()), ("md", markdown(rows)), ("tex", latex(rows))):
+    for ending, content in (("csv", text.getvalue()), ("md", markdown(rows, chosen)), ("tex", latex(rows, chosen))):
         write_text(directory / f"table.{ending}", content)
 
 
-def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], set[int]]:
-    """Headings, cells and the numbers of the rows to mark: as people print a search in a paper."""
+def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells, as people print a search in a paper."""
     figures = ("_mean", "_std", "_low", "_high")
     swept = list(dict.fromkeys(key for row in rows for key in row if "." in key and not key.endswith(figures)))
     scored = [r for r in rows if "metric" in r]
@@ -103,43 +103,32 @@ def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], set[int]]:
         if row.get("pruned"):
             line[len(swept) + 1] += f" (stopped at mark {row['pruned']})"
         cells.append(line)
-    return headings, cells, _marked(rows, swept)
+    return headings, cells
 
 
-def _marked(rows: Sequence[Row], swept: Sequence[str]) -> set[int]:
-    """What a search has chosen; before that, the best on dev: of each model and method, where the search is not over
-    these."""
-    final = {i for i, row in enumerate(rows) if str(row["setting"]).endswith("-final")}
-    apart = [key for key, table in (("model", "model."), ("method", "tuning.method")) if not _any(swept, table)]
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for i, row in enumerate(rows):
-        if swept and row.get("baseline"):
-            continue
-        groups.setdefault(tuple(row.get(key) for key in apart) if swept else (), []).append(i)
-    best = [choose([rows[i] for i in group]) for group in groups.values()]
-    return final or {i for i, row in enumerate(rows) if any(row is b for b in best)}
+def tried_and_chosen(study: Mapping[str, Any]) -> set[str]:
+    """Return the names of the settings that a search has chosen, one of each group, as it tried them."""
+    return {str(s.get("name")).removesuffix("-final") for s in records(study, "final_settings")}
 
 
-def _any(keys: Sequence[str], start: str) -> bool:
-    return any(key.startswith(start) for key in keys)
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    headings, cells, best = printed(rows)
+def markdown(rows: Sequence[Row], chosen: str | None) -> str:
+    headings, cells = printed(rows)
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-    for i, line in enumerate(cells):
+    for row, line in zip(rows, cells, strict=True):
+        bold = row["setting"] == chosen
         safe = [cell.replace("|", "\\|") for cell in line]
-        lines.append("| " + " | ".join(f"**{c}**" if i in best and c else c for c in safe) + " |")
+        lines.append("| " + " | ".join(f"**{c}**" if bold and c else c for c in safe) + " |")
     return "\n".join(lines) + "\n"
 
 
-def latex(rows: Sequence[Row]) -> str:
+def latex(rows: Sequence[Row], chosen: str | None) -> str:
     """A tabular of booktabs."""
-    headings, cells, best = printed(rows)
+    headings, cells = printed(rows)
     lines = [f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}", "\\toprule"]
     lines += [" & ".join(map(_tex, headings)) + " \\\\", "\\midrule"]
-    for i, line in enumerate(cells):
-        lines.append(" & ".join(f"\\textbf{{{_tex(c)}}}" if i in best and c else _tex(c) for c in line) + " \\\\")
+    for row, line in zip(rows, cells, strict=True):
+        bold = row["setting"] == chosen
+        lines.append(" & ".join(f"\\textbf{{{_tex(c)}}}" if bold and c else _tex(c) for c in line) + " \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 

@@ -24,12 +24,16 @@ def dev_judge(recipe: Recipe, parts: Assembly) -> Callable[[], dict[str, Any]] |
     metric = primary_metric(recipe, parts.objective.metrics)
 
     def judge() -> dict[str, Any]:
-        scores = parts.objective.judge(parts.tuning.reader, "dev").metrics
+        judgement = parts.objective.judge(parts.tuning.reader, "dev")
+        scores = judgement.metrics
         value = parts.objective.mark_score(scores, metric)
         floats = {k: v for k, v in scores.items() if isinstance(v, float) and k != metric.name}
         shown = {metric.name: scores.get(metric.name), **floats}
         score = float("-inf") if value is None else metric.sign * float(value)
-        return {"score": score, "begun": value is not None and value != _before_learning(metric), "metrics": shown}
+        begun = value is not None and value != _before_learning(metric)
+        # Training in steps never asks for the loss: its best mark is the first of equals.
+        loss = parts.objective.judged_loss(judgement, "dev") if parts.tuning.solve is not None else None
+        return {"score": score, "loss": loss, "begun": begun, "metrics": shown}
 
     return judge
 

@@ -38,10 +38,12 @@ from heedful.training.processes import Processes, join
 from heedful.training.progress import Narrator, silent
 from heedful.training.state import Progress
 from heedful.training.threads import threads_of
+from heedful.tuning.protocol import DevScore
 
-ENGINE = 2
+ENGINE = 3
 """Of what a step computes and what is made of it at the end: raised when the same recipe and seed would lead to other
-bits, so that a run that was begun before is not continued into a mixture. 2: what is saved and judged is calibrated."""
+bits, so that a run that was begun before is not continued into a mixture. 2: what is saved and judged is calibrated.
+3: the loss on dev breaks ties between the penalties of a head that is solved."""
 _VERSIONS = ("torch", "tokenizers", "safetensors", "numpy", "scikit-learn")
 
 
@@ -249,18 +251,22 @@ def _solve(
     """A tuning that solves: a line of the log for each solution that was judged. Killed, it begins anew."""
     progress, judge = Progress(), dev_judge(recipe, parts)
     lines: list[dict[str, Any]] = []
+    best: DevScore | None = None
 
-    def judged(facts: dict[str, Any]) -> float | None:
+    def judged(facts: dict[str, Any]) -> DevScore | None:
+        nonlocal best
         if should_stop():
             raise KeyboardInterrupt
         progress.marks += 1
         result: dict[str, Any] = judge() if judge is not None else {"score": None, "metrics": {}}
         lines.append({"mark": progress.marks, **facts, "dev": result["metrics"]})
-        score = result["score"]
-        if score is not None and math.isfinite(score) and (progress.best is None or score > progress.best["score"]):
-            progress.best = {"mark": progress.marks, "score": score}
         narrator.watch(progress, 0, {"mark": progress.marks, **result})
-        return None if score is None else float(score)
+        if judge is None:
+            return None
+        dev = DevScore(result["score"], -math.inf if result["loss"] is None else -result["loss"])
+        if math.isfinite(dev.metric) and (best is None or dev > best):
+            best, progress.best = dev, {"mark": progress.marks, "score": dev.metric}
+        return dev
 
     started = time.monotonic()
     assert parts.tuning.solve is not None

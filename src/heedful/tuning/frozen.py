@@ -34,8 +34,8 @@ class FrozenTable(TuningTable):
     step by step. Default: a linear head is solved; others have no one optimum."""
     penalties: list[float] = Field(PENALTIES, min_length=1)
     """The weights λ of the penalty λ/2 ‖W‖² that are tried when it is solved, on features that are scaled to vary by
-    one on average; from the largest on, until four in a row are no better on dev. The best is kept, the largest of
-    equals."""
+    one on average; from the largest on, until four in a row improve neither the metric nor the loss on dev. The best
+    by the metric is kept; of equals the one with the lowest loss on dev, then the largest."""
 
 
 class Frozen(Tuning):

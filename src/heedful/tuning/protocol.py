@@ -7,7 +7,7 @@ the group `heedful.tunings`. Its name in a recipe is the file's, or the entry po
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -48,9 +48,18 @@ class Spent:
     """None: as the objective's batches have it."""
 
 
-Solve = Callable[[Callable[[dict[str, Any]], float | None]], None]
+class DevScore(NamedTuple):
+    """How a solution does on dev: the larger tuple is better, so the loss breaks ties of the metric."""
+
+    metric: float
+    """Higher is better; −inf where it is undefined."""
+    minus_loss: float
+    """The objective's own loss, negated; −inf for an objective that has none to tell."""
+
+
+Solve = Callable[[Callable[[dict[str, Any]], DevScore | None]], None]
 """Finds the optimum. It is given a function that judges the model as it is, logs these facts beside the judgement, and
-returns the score on dev (higher is better), None without dev."""
+returns the score on dev, None without dev."""
 
 
 class Tuning(ABC):

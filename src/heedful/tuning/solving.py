@@ -20,13 +20,15 @@ from heedful.inference.reader import CachedFeatures, TextReader
 from heedful.models.composition import Composition
 from heedful.nn.heads import LinearHead, blocks_of
 from heedful.objectives.protocol import Objective, Partial
+from heedful.objectives.protocol import Objective, Partial
 from heedful.streams import Parts
+from heedful.tuning.protocol import DevScore
 
 PENALTIES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
 _ROWS = 8192  # examples in a part of the loss
 _ROOM = 2**26  # numbers of the features that are kept in memory: half a gigabyte
 _CPU = torch.device("cpu")
-_PATIENCE = 4  # weaker penalties in a row that are no better on dev; they take the longest to solve
+_PATIENCE = 4  # weaker penalties in a row that improve neither metric nor loss on dev; they take the longest to solve
 _CURVATURE = 0.5  # of cross-entropy in a score, at most; where a loss curves otherwise, L-BFGS takes some steps more
 _LBFGS = {"maxiter": 2000, "maxfun": 4000, "maxcor": 50, "gtol": 1e-7, "ftol": 0.0}
 
@@ -36,25 +38,28 @@ def solve_head(
     head: str,
     objective: Objective,
     penalties: Sequence[float],
-    judge: Callable[[dict[str, Any]], float | None],
+    judge: Callable[[dict[str, Any]], DevScore | None],
 ) -> None:
-    """Leaves the head as the best on dev of the solutions for each penalty: see `Solve` in the protocol."""
+    """Leave the head as the best on dev of the solutions for each penalty: see `Solve` in the protocol."""
     module = reader.transformer.heads[head]
     assert isinstance(module, LinearHead)
     module.eval()
     problem = _Problem(reader, head, module.output, objective)
-    best, kept, behind = -np.inf, dict[str, Tensor](), 0
+    best: DevScore | None = None
+    highest, kept, behind = (-np.inf, -np.inf), dict[str, Tensor](), 0
     for penalty in sorted(penalties, reverse=True):  # from the strongest on: each starts where the one before ended
         if behind == _PATIENCE:
             break
         behind += 1
         loss = problem.minimise(penalty)
         problem.put(module.output)
-        score = judge({"penalty": penalty, "loss": loss})
-        if score is None and len(penalties) > 1:
+        dev = judge({"penalty": penalty, "loss": loss})
+        if dev is None and len(penalties) > 1:
             raise RequestError("tuning.penalties: without a dev set nothing chooses among several; name one.")
-        if score is None or score > best or not kept:
-            best, behind = -np.inf if score is None else score, 0
+        if dev is not None and any(now > before for now, before in zip(dev, highest, strict=True)):
+            highest, behind = (max(dev[0], highest[0]), max(dev[1], highest[1])), 0
+        if dev is None or best is None or dev > best:
+            best = dev
             kept = {name: p.detach().clone() for name, p in module.output.named_parameters()}
     module.output.load_state_dict(kept)
 

@@ -11,6 +11,8 @@ ENOUGH_SEEDS = 5
 """Seeds below which what is said about other seeds is rough."""
 ENOUGH_ROWS = 200
 """Judged examples below which chance alone moves a share by more than about 0.07."""
+MOST_NAMED = 3
+"""Settings, or classes, that a sentence names."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,9 @@ def checks(c: Comparison) -> list[Check]:
     made = [*_of_data(mapping(c.study.facts, "data")), _runs(c)]
     chosen = c.setting(c.chosen)
     if chosen is not None and c.split is not None:
-        made += [_classes(chosen, c.split), _learned(c, chosen)]
+        made += [_classes(c, c.split), _learned(c)]
         if c.statistics:
-            made += [*_baselines(c, chosen), _seeds(c, chosen), _rows(c)]
+            made += [*_baselines(c, chosen), _seeds(c), _rows(c)]
     order = ("warns", "unknown", "passed")
     return sorted((check for check in made if check is not None), key=lambda check: order.index(check.state))
 
@@ -54,33 +56,52 @@ def _runs(c: Comparison) -> Check | None:
     )
 
 
-def _classes(chosen: Setting, split: str) -> Check | None:
-    """Whether each class that occurs is ever predicted rightly."""
-    counts: dict[str, list[float]] = {}
-    for run in chosen.runs:
-        for label, scores in mapping(run.scores().get(split, {}), "per_class").items():
-            recall = number(scores, "recall") if isinstance(scores, dict) else None
-            if recall is not None and number(scores, "support"):
-                counts.setdefault(label, []).append(recall)
-    if not counts:
-        return None
-    lost = [label for label, recalls in counts.items() if not any(recalls)]
-    if not lost:
-        return Check(
-            "classes never found", "passed", f"{title_of(chosen.name)} finds examples of each class of {split}."
-        )
-    named = listed([*lost[:3], *(["others"] if len(lost) > 3 else [])])
-    return Check("classes never found", "warns", f"{title_of(chosen.name)} finds no example of {named} on {split}.")
+def _competitors(c: Comparison) -> list[Setting]:
+    """Return the settings whose runs are checked, the chosen one first; baselines only if one was chosen."""
+    return [s for s in c.scored if not s.baseline or s.name == c.chosen]
 
 
-def _learned(c: Comparison, chosen: Setting) -> Check | None:
-    """Whether one of its runs has learned nothing, as the statistics say."""
-    failed = mapping(mapping(mapping(c.statistics, "settings"), chosen.name), "failed")
-    if not failed:
+def _classes(c: Comparison, split: str) -> Check | None:
+    """Check for each setting whether each class that occurs is ever predicted rightly."""
+    known, sentences = [], []
+    for setting in _competitors(c):
+        counts: dict[str, list[float]] = {}
+        for run in setting.runs:
+            for label, scores in mapping(run.scores().get(split, {}), "per_class").items():
+                recall = number(scores, "recall") if isinstance(scores, dict) else None
+                if recall is not None and number(scores, "support"):
+                    counts.setdefault(label, []).append(recall)
+        known += [setting] if counts else []
+        lost = [label for label, recalls in counts.items() if not any(recalls)]
+        if lost:
+            named = listed([*lost[:MOST_NAMED], *(["others"] if len(lost) > MOST_NAMED else [])])
+            sentences.append(f"{title_of(setting.name)} finds no example of {named} on {split}.")
+    if not known:
         return None
-    if failed.get("failed"):
-        return Check("runs that learned nothing", "warns", plain(failed.get("sentence")))
-    return Check("runs that learned nothing", "passed", f"None of {title_of(chosen.name)}.")
+    if sentences:
+        return Check("classes never found", "warns", _joined(sentences))
+    who = title_of(known[0].name) if len(known) == 1 else "Each setting"
+    return Check("classes never found", "passed", f"{who} finds examples of each class of {split}.")
+
+
+def _learned(c: Comparison) -> Check | None:
+    """Check for each setting whether one of its runs has learned nothing, as the statistics say."""
+    settings = mapping(c.statistics, "settings")
+    known = {s.name: found for s in _competitors(c) if (found := mapping(mapping(settings, s.name), "failed"))}
+    if not known:
+        return None
+    sentences = [plain(found.get("sentence")) for found in known.values() if found.get("failed")]
+    if sentences:
+        return Check("runs that learned nothing", "warns", _joined(sentences))
+    who = title_of(next(iter(known))) if len(known) == 1 else several(len(known), "setting")
+    return Check("runs that learned nothing", "passed", f"None of {who}.")
+
+
+def _joined(sentences: list[str]) -> str:
+    """Join the sentences of some settings, and count those that are too many to print."""
+    rest = len(sentences) - MOST_NAMED
+    more = [f"The same happened in {several(rest, 'more setting')}."] if rest > 0 else []
+    return " ".join([*sentences[:MOST_NAMED], *more])
 
 
 def _baselines(c: Comparison, chosen: Setting) -> list[Check]:
@@ -98,18 +119,35 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Check]:
     return made
 
 
-def _seeds(c: Comparison, chosen: Setting) -> Check | None:
-    facts = mapping(mapping(c.statistics, "settings"), chosen.name)
-    seeds = number(facts, "seeds")
-    if facts.get("random") is False:
-        return Check("few seeds", "passed", f"No seed plays a part in {title_of(chosen.name)}.")
-    if seeds is None:
+def _seeds(c: Comparison) -> Check | None:
+    """Check how many seeds each setting has in which a seed plays a part."""
+    settings = mapping(c.statistics, "settings")
+    about = {s.name: found for s in _competitors(c) if (found := mapping(settings, s.name))}
+    random = {
+        name: seeds
+        for name in about
+        if about[name].get("random") is not False and (seeds := number(about[name], "seeds")) is not None
+    }
+    if about and not random:
+        return Check("few seeds", "passed", f"No seed plays a part in {_named([*about])}.")
+    if not random:
         return None
-    has = f"{title_of(chosen.name)} has {several(int(seeds), 'seed')}"
-    if seeds >= ENOUGH_SEEDS:
-        return Check("few seeds", "passed", f"{has}.")
-    rough = "which says nothing about others" if seeds == 1 else "so what is said about other seeds is rough"
-    return Check("few seeds", "warns", f"{has}, {rough}; {ENOUGH_SEEDS} are enough.")
+    few = {name: int(seeds) for name, seeds in random.items() if seeds < ENOUGH_SEEDS}
+    if not few:
+        least = several(int(min(random.values())), "seed")
+        verb = "has" if len(random) == 1 else "have at least"
+        return Check("few seeds", "passed", f"{_named([*random])} {verb} {least}.")
+    sentences = []
+    for seeds in sorted(set(few.values())):
+        names = [name for name in few if few[name] == seeds]
+        rough = "which says nothing about others" if seeds == 1 else "so what is said about other seeds is rough"
+        sentences.append(f"{_named(names)} {'has' if len(names) == 1 else 'have'} {several(seeds, 'seed')}, {rough}")
+    return Check("few seeds", "warns", f"{'; '.join(sentences)}; {ENOUGH_SEEDS} are enough.")
+
+
+def _named(settings: list[str]) -> str:
+    rest = len(settings) - MOST_NAMED
+    return listed([*map(title_of, settings[:MOST_NAMED]), *([several(rest, "more setting")] if rest > 0 else [])])
 
 
 def _rows(c: Comparison) -> Check | None:

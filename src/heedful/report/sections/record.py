@@ -26,7 +26,7 @@ from heedful.report.sections.shared import command_line, flat, repeat_blocks
 from heedful.storage.reading import mapping, number, records
 from heedful.storage.runs import Run
 from heedful.studies.parts import direction
-from heedful.studies.table import printed
+from heedful.studies.table import printed, tried_and_chosen
 
 _IN_OTHER_COLUMNS = {"name", "group", "values", "recipe", "random", "baseline"}
 """What study.json says of a setting that the tables say elsewhere."""
@@ -37,12 +37,13 @@ def search(c: Comparison) -> Section | None:
     rows = tried(c)
     if not rows:
         return None
-    headings, cells, best = printed(rows)
+    headings, cells = printed(rows)
+    best = tried_and_chosen(c.study.facts)
     columns = tuple(Column(h, numeric=i > 0) for i, h in enumerate(headings))
-    made = tuple(Row(tuple(line), "best" if i in best else "") for i, line in enumerate(cells))
+    made = tuple(Row(tuple(line), "best" if line[0] in best else "") for line in cells)
     note = (
-        "Shaded is the chosen one, the best mean on dev. It was run again with seeds that took no part in the search, "
-        "and only then tested, so that the scores above are not flattered by the choice."
+        "Shaded is the best mean on dev, of each model and method that were searched. It was run again with seeds that "
+        "took no part in the search, and only then tested, so that the scores above are not flattered by the choice."
     )
     if plain(mapping(c.study.facts, "search").get("search")) == "tpe":
         note += " The settings were proposed by TPE, round by round, from the scores of the rounds before."
