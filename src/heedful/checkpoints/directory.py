@@ -153,8 +153,10 @@ def read_model(
     unread = _check_all_tensors_used(directory, dialect, transformer, entries, tensors, left_out)
 
     checkpoint = Checkpoint(transformer, dialect.name, unread=unread, extra=configs.inert_keys(dialect, config))
-    if fresh and (not keep_heads or "classify" in fresh):
-        checkpoint.extra.pop("problem_type", None)  # it described the head that was replaced
+    if "classify" in known:
+        heads_of.check_problem_type(path, config, known["classify"].head)
+    else:
+        checkpoint.extra.pop("problem_type", None)  # it described a head that is not read
     main = main_head({name: stored.head for name, stored in (known | replaced).items()})
     _read_labels(path, config, transformer, known, main, has_notes=notes is not None)
     _fill(directory, dialect, checkpoint, entries, tensors, drawn, seed)
