@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from heedful.checkpoints.translators import TranslatorCheckpoint
-from heedful.checkpoints.translators.checkpoint import NEUTRAL
+from heedful.checkpoints.translators.checkpoint import NEUTRAL, REPETITION
 from heedful.data.aligned.records import Aligned
 from heedful.decoding.beam import beam_search
 from heedful.decoding.finished import Hypothesis
@@ -372,7 +372,7 @@ class Translate(Objective):
         for tokenizer in (checkpoint.tokenizers.source, checkpoint.tokenizers.target):
             tokenizer.max_length = longest
         for said in (checkpoint.generation, checkpoint.extra):
-            for key in (*NEUTRAL, "max_new_tokens", "min_new_tokens"):  # of a model that it went on from
+            for key in (*NEUTRAL, *REPETITION, "max_new_tokens", "min_new_tokens"):  # of a model that it went on from
                 said.pop(key, None)
         checkpoint.generation |= {
             "num_beams": self.table.final_beam,
