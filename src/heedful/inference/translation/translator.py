@@ -131,8 +131,8 @@ class Translator(Named):
             return None
         if not hasattr(decoding.method, "width"):
             raise RequestError("prefix needs beam search; leave temperature, top_k and top_p out (beam=1 is greedy).")
-        given = [prefix] * rows if isinstance(prefix, str) else list(prefix)
-        if len(given) != rows or not all(isinstance(text, str) for text in given):
+        given = [prefix] * rows if isinstance(prefix, str) else list_texts(prefix, "translate", "prefixes", pairs=False)
+        if len(given) != rows:
             raise RequestError(f"prefix is neither one text nor a list of {rows}, one for each text.")
         tokenizer = self.tokenizers.target
         ids = tokenizer.plain(given)
