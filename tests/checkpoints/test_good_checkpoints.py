@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -381,6 +382,41 @@ def test_the_body_of_what_we_cannot_read_whole(family: str, head: str, tmp_path:
         assert (found.transformer.body(Batch(inputs)).last - expected).abs().max() <= 1e-5
     made = read_model(tmp_path, AB)
     assert made.unread == found.unread
+
+
+@pytest.mark.parametrize("problem", ["multi_label_classification", "regression"])
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_head_whose_outputs_are_not_classes(family: str, problem: str, tmp_path: Path) -> None:
+    source = tmp_path / "a"
+    make_good(family, source, kinds=("linear",))
+    texts = ["the film", "a gem"]
+    body = heedful.load(source, body_only=True).encode(texts)
+    edit_config(source, problem_type=problem)
+    for options in ({}, {"new_head": "linear", "labels": ["x", "y"], "head": "mine", "keep_heads": True}):
+        with pytest.raises(RequestError, match=rf'problem_type = "{problem}" means .* load it with body_only=True, or'):
+            heedful.load(source, **options)
+    alone = heedful.load(source, body_only=True)
+    assert np.array_equal(alone.encode(texts), body)
+    tuned = heedful.load(source, new_head="linear", labels=["x", "y"])
+    assert np.array_equal(tuned.encode(texts), body)
+    for number, model in enumerate((alone, tuned)):
+        model.save(tmp_path / f"b{number}")
+        assert "problem_type" not in read_config(tmp_path / f"b{number}")
+        heedful.load(tmp_path / f"b{number}")
+
+    edit_config(source, problem_type="single_label_classification")
+    assert heedful.load(source).predict(texts).labels
+    tuned.save(tmp_path / "ours")
+    edit_config(tmp_path / "ours", problem_type="multi_label_classification")
+    with pytest.raises(RequestError, match=r'problem_type = "multi_label_classification" means'):
+        heedful.load(tmp_path / "ours")
+
+
+def test_regression_with_one_score_is_read(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint("bert", ("linear",), tmp_path / "v", labels=("stars",))
+    write_model(tmp_path / "a", checkpoint)
+    edit_config(tmp_path / "a", heedful=ABSENT, problem_type="regression")
+    assert heedful.load(tmp_path / "a").predict(["a gem"]).names == ("stars",)
 
 
 def test_an_untied_decoder_does_not_matter_to_the_body(tmp_path: Path) -> None:

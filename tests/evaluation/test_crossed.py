@@ -371,3 +371,18 @@ def test_studies_together_are_studies_one_by_one() -> None:
         found = expected_score(one, Words(ACCURACY), pooled([one, two]))
         assert found.low == pytest.approx(low[s])
         assert corrected([one, two, one])[1] == pytest.approx(adjusted[s])
+
+
+def test_floors_are_compared_with_the_chosen_one_only_and_change_no_other_pair() -> None:
+    settings = {name: right(3, 200, share, seed=n) for n, (name, share) in enumerate({"x": 0.8, "y": 0.76}.items())}
+    floors = {name: SeedsByExamples(right(1, 200, 0.7, seed=n).values, random=False) for n, name in enumerate("ab", 5)}
+    (alone,) = compare_all(settings, ACCURACY, "x")
+    found = compare_all({**floors, **settings}, ACCURACY, "x", floors=set(floors))
+    assert [(c.a, c.b) for c in found] == [("x", "y"), ("x", "a"), ("x", "b")]
+    assert found[0] == alone
+    for c in found[1:]:
+        assert c.p == c.p_corrected is not None
+        assert c.pairs == 1
+        assert c.difference == pytest.approx(settings["x"].score - floors[c.b].score)
+    once = {"x": SeedsByExamples(settings["x"].values[:1]), "a": floors["a"]}
+    assert compare_all(once, ACCURACY, "x", floors={"a"})[0].p_corrected is None

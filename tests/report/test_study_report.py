@@ -370,9 +370,69 @@ def test_what_is_not_ahead_of_a_guess_is_not_recommended(low: float, high: float
     )
     words = told(folder)
     told_first = f"x is not good enough yet (the only setting that is a model; the commonest class {behind})"
-    assert words.startswith(told_first if behind else "Use x (the only setting)")
+    ahead = "Use x (the only setting)" if low > 0 else "x is not shown to beat the commonest class (the only setting)"
+    assert words.startswith(told_first if behind else ahead)
+    assert "to use" not in words or low > 0
     standing = "the same score" if low == -high else rf"0\.\d+ {'ahead' if low + high > 0 else 'behind'}"
     assert re.search(f"beats the commonest class: {standing} in this run", words)
+
+
+def test_a_guess_is_beaten_only_where_a_test_shows_it(tmp_path: Path) -> None:
+    folder = one_setting(tmp_path)
+    statistics = json.loads((folder / "statistics.json").read_text())
+    statistics["settings"]["majority"] = {"baseline": True, "random": False, "expected": {"mean": 0.6}}
+    row = {"a": "x", "b": "majority", "difference": 0.2, "low": 0.01, "high": 0.4}
+    for p, better, title in (
+        (0.3, None, "x is not shown to beat the commonest class (the only setting)"),
+        (0.01, "a", "Use x (the only setting)"),
+    ):
+        tested = {**row, "p_corrected": p, "better": better}
+        write_json(folder / "statistics.json", {**statistics, "comparisons": [tested]})
+        assert told(folder).startswith(title)
+
+
+def test_a_guess_that_was_not_tested_is_not_recommended_against(tmp_path: Path) -> None:
+    """As in a study of an earlier version, whose statistics say nothing of guesses."""
+    folder = one_setting(tmp_path)
+    for path in folder.glob("runs/*/metrics.json"):
+        metrics = json.loads(path.read_text())
+        metrics["baselines"]["majority"]["dev"]["accuracy"] = 0.999
+        write_json(path, metrics)
+    words = told(folder)
+    assert words.startswith("x is not good enough yet (the only setting that is a model; the commonest class is ahead")
+
+
+@pytest.mark.parametrize(
+    ("confusion", "said"),
+    [
+        ([[9, 0, 1], [5, 0, 5], [1, 0, 9]], "Mind It never predicts “neutral” (1 of 3 classes) on dev."),
+        ([[9, 0, 0], [5, 0, 0], [9, 0, 0]], "It never predicts “neutral” and “positive” (2 of 3 classes) on dev."),
+        ([[9, 0, 0], [0, 0, 0], [9, 0, 1]], ""),  # there is no neutral example
+        ([[9, 1, 0], [5, 0, 5], [1, 0, 9]], ""),
+    ],
+)
+def test_classes_that_are_never_predicted_are_named(confusion: list[list[int]], said: str, tmp_path: Path) -> None:
+    folder = one_setting(tmp_path)
+    for path in folder.glob("runs/*/metrics.json"):
+        metrics = json.loads(path.read_text())
+        metrics["splits"]["dev"]["confusion"] = confusion
+        for k, scores in enumerate(metrics["splits"]["dev"]["per_class"].values()):
+            scores |= {"recall": confusion[k][k] / max(1, sum(confusion[k])), "support": sum(confusion[k])}
+        write_json(path, metrics)
+    words = told(folder)
+    assert ("never predicts" in words) == bool(said)
+    assert said in words
+    lost = "classes never found" in words  # one that is predicted, but never rightly, is a check's
+    assert lost == (confusion[1] == [5, 0, 5] and not said)
+
+
+def test_many_classes_that_are_never_predicted_are_counted(tmp_path: Path) -> None:
+    folder = make_study(tmp_path, [f"c{k}" for k in range(8)], seeds=(1, 2), n=80, settings={"x": (3.0, 5.0)})
+    for path in folder.glob("runs/*/metrics.json"):
+        metrics = json.loads(path.read_text())
+        metrics["splits"]["test"]["confusion"] = [[10, *[0] * 7] for _ in range(8)]
+        write_json(path, metrics)
+    assert "It never predicts “c1”, “c2”, “c3” and 4 more (7 of 8 classes) on test." in told(decide(folder))
 
 
 def test_the_results_say_what_the_settings_of_a_search_are(tmp_path: Path) -> None:

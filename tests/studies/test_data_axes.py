@@ -36,8 +36,9 @@ def test_each_file_is_read_once_and_others_rows_are_not_compared(
     statistics = json.loads((tmp_path / "study/statistics.json").read_text())
     (left_out,) = statistics["not_compared"]
     assert "was tested on other rows" in left_out["reason"]
-    (row,) = statistics["comparisons"]
+    row, *floors = statistics["comparisons"]
     assert {row["a"], row["b"]} == {"tfidf", *(s for s in ("r-1", "r-2") if s != left_out["setting"])}
+    assert [(floor["a"], floor["b"]) for floor in floors] == [(row["a"], "majority"), (row["a"], "random")]
     write_reports(tmp_path / "study")
     assert left_out["reason"] in (tmp_path / "study/report.md").read_text()
 

@@ -69,7 +69,9 @@ def test_each_tasks_scores(study: Path) -> None:
 def test_all_settings_are_compared_by_the_mean_over_tasks(study: Path) -> None:
     found = statistics(study)
     assert found["metric"] == "task_mean"
-    assert set(found["settings"]) == {"tasks-1", "tasks-2", "tasks-3", "tasks-4", "tfidf"}
+    guesses = {"majority", "random"}
+    assert set(found["settings"]) == {"tasks-1", "tasks-2", "tasks-3", "tasks-4", "tfidf", *guesses}
+    assert [row["a"] for row in found["comparisons"] if row["b"] in guesses] == [found["chosen"]] * 2
     assert not found["not_compared"]
     for name in ("tasks-1", "tasks-4"):
         expected = np.mean([scores(study, name, f"test-{task}") for task in ("one", "two")])

@@ -1,5 +1,6 @@
 """What callers pass as texts: columns are read as lists, tables are refused by the names of their columns."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,38 @@ class Series:
         return iter(self._values)
 
 
+class Indexed(Series):
+    """With an index of its own, from which labels are attributes, and positions are not numbers of rows."""
+
+    def __init__(self, values: list[Any], index: list[Any]) -> None:
+        self._values, self._index = values, index
+
+    def __getitem__(self, label: Any) -> Any:
+        return self._values[self._index.index(label)]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__.get("_index", ()):
+            return self[name]
+        raise AttributeError(name)
+
+
+class Columned:
+    """As some libraries have it: each object has its columns as an attribute of its own."""
+
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self.columns = columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
 TABLES: dict[str, Any] = {
     "data frame": Frame(COLUMNS),
     "dict": COLUMNS,
     "Arrow table": pa.table(COLUMNS),
     "Arrow batch": pa.RecordBatch.from_pydict(COLUMNS),
+    "ordered dict": OrderedDict(COLUMNS),
+    "data frame with its own attribute": Columned(COLUMNS),
     "structured array": np.array([(1, "a film", 3.0)], dtype=[("id", "i4"), ("text", "U9"), ("stars", "f4")]),
 }
 COLUMN: dict[str, Any] = {
@@ -60,6 +88,12 @@ COLUMN: dict[str, Any] = {
     "Arrow array": pa.array(COLUMNS["text"]),
     "Arrow chunks": pa.table(COLUMNS)["text"],
     "series": Series(COLUMNS["text"]),
+    "series from row 5": Indexed(COLUMNS["text"], [5, 7]),
+    "series with names of attributes": Indexed(COLUMNS["text"], ["columns", "column_names"]),
+    "Arrow strings of large offsets": pa.array(COLUMNS["text"], pa.large_string()),
+    "Arrow categories": pa.array(COLUMNS["text"]).dictionary_encode(),
+    "array of one object each": np.array(COLUMNS["text"], dtype=object)[:, None][:, 0],
+    "values of a dict": dict.fromkeys(COLUMNS["text"]).keys(),
     "generator": (text for text in COLUMNS["text"]),
 }
 
@@ -104,7 +138,22 @@ def test_a_missing_value_is_refused_with_its_row(missing: Any) -> None:
 def test_other_rows_are_refused_with_what_they_are() -> None:
     assert "Row 1 of the texts is missing" in refusal(lambda: list_texts(pa.array(["a", None]), "predict"))
     assert "Row 0 of the texts is int" in refusal(lambda: list_texts(np.arange(3), "predict"))
-    assert "Row 0 of the texts has 3 parts" in refusal(lambda: list_texts(np.full((2, 3), "a"), "predict"))
+    for shape in ((2, 3), (2, 1), (0, 3)):
+        assert refusal(lambda shape=shape: list_texts(np.full(shape, "a"), "predict")) == (  # type: ignore[misc]
+            f"predict was given an array of shape {shape}, not a list of texts. Pass one column, as in "
+            "predict(array[:, 0])."
+        )
+    assert "an array of shape (1, 1, 2), not a list of texts." in refusal(
+        lambda: list_texts(np.full((1, 1, 2), "a"), "predict")
+    )
+    for unordered in ({"a", "b"}, frozenset(["a"])):
+        assert refusal(lambda unordered=unordered: list_texts(unordered, "encode")) == (  # type: ignore[misc]
+            "encode takes a list of texts, and a set has no order; make it a list."
+        )
+    assert "put the one prompt in a list" in refusal(lambda: list_texts(b"a film", "generate", "prompts"))
+    assert "Row 0 of the texts is dict, not text" in refusal(lambda: list_texts([{"text": "a"}], "predict"))
+    masked = np.ma.array(["a", "b"], mask=[False, True])
+    assert "Row 1 of the texts is missing" in refusal(lambda: list_texts(masked, "predict"))
     assert "put the one text in a list" in refusal(lambda: list_texts(np.array("a film"), "predict"))
     assert list_texts(np.array([["a", "b"], ["c", "d"]]), "predict") == [["a", "b"], ["c", "d"]]
 
@@ -127,6 +176,7 @@ def test_every_verb_refuses_a_table(tmp_path: Path) -> None:
         ("translate", translator.translate),
         ("score", lambda table: translator.score(table, ["a"])),
         ("score", lambda table: translator.score(["a"], table)),
+        ("translate", lambda table: translator.translate(["a"], prefix=table)),
     ):
         assert f'{verb} was given a table with the columns "id", "text", "stars"' in refusal(
             lambda call=call: call(frame)  # type: ignore[misc]

@@ -115,6 +115,37 @@ def test_markdown_is_written_with_its_pictures(tmp_path: Path, monkeypatch: pyte
     assert set(re.findall(r"\]\((pictures/[^)]+)\)", chapter)) == pictures
 
 
+def test_markdown_overwrites_only_its_own_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = catalog.find(["layernorm-two"])
+    monkeypatch.setattr(catalog, "demonstrations", lambda: one)
+    folder, picture = tmp_path / "docs", tmp_path / "docs" / "pictures" / "layernorm-two-step.png"
+    theory(markdown=folder)
+    written = {path: path.read_bytes() for path in folder.rglob("*.*")}
+    (folder / "layernorm.md").write_text(f"old\n\n{(folder / 'layernorm.md').read_text(encoding='utf-8')}")
+    picture.write_bytes(b"old")
+    (folder / ".DS_Store").write_bytes(b"a file manager's")
+    theory(markdown=folder)
+    assert {path: path.read_bytes() for path in written} == written
+
+    for name, theirs in {
+        "README.md": b"# My project\n\nSee *Made by heedful theory --markdown*.\n",
+        "layernorm.md": b"\xff\xfe",
+        "notes.txt": b"mine",
+        "pictures/mine.png": b"mine",
+        "pictures/layernorm-two-step.png": b"mine",  # beside no page of ours
+        "figures/mine.png": b"mine",
+    }.items():
+        other = tmp_path / name.replace("/", "-")
+        (other / name).parent.mkdir(parents=True)
+        (other / name).write_bytes(theirs)
+        first = other / name if name.startswith("pictures") else other / name.split("/")[0]
+        with pytest.raises(RequestError, match=re.escape(f"{first} was not written by this command")):
+            theory(markdown=other)
+        assert [path for path in other.rglob("*") if path.is_file()] == [other / name]
+        assert (other / name).read_bytes() == theirs
+    assert pages.check_places(None, Path(__file__).parents[2] / "docs" / "theory") is None
+
+
 def test_every_chart_is_valid() -> None:
     for figure in pages.figures(run(catalog.find(["layernorm-gain", "attention-addition"]))):
         figure.chart.to_dict(validate=True)

@@ -1,5 +1,6 @@
 """What a recipe for translation cannot mean: one sentence each."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,6 @@ import pytest
 
 from heedful.cli.recipes import recipes
 from heedful.errors import RequestError
-from heedful.evaluation import translations
 from heedful.recipes.reading import builtin_names, explain_key, make_recipe, read_recipe
 from training_samples import write_tiny
 from translation_samples import assembled, translation
@@ -78,13 +78,12 @@ def test_training_pairs_that_are_all_too_long(tmp_path: Path) -> None:
         assembled(translation("recurrent", tmp_path, data=data), tmp_path / "store")
 
 
-def test_without_sacrebleu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = translation("recurrent", tmp_path)
-    monkeypatch.setitem(__import__("sys").modules, "sacrebleu", None)
-    with pytest.raises(RequestError, match=r"pip install 'heedful\[translate\]'"):
-        translations.require_sacrebleu()
-    with pytest.raises(RequestError, match="is judged by sacreBLEU"):
-        assembled(recipe, tmp_path / "store")
+def test_metrics_of_sacrebleu_need_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    for metric, said in (("auto", '"bleu" by default'), ("bleu", '= "bleu"'), ("chrf", '= "chrf"')):
+        recipe = translation("recurrent", tmp_path, evaluation={"metric": metric})
+        with pytest.raises(RequestError, match=rf"{said}, which .* not installed.* pip install 'heedful\[translate\]'"):
+            assembled(recipe, tmp_path / "store")
 
 
 def test_keys_of_translators_mean_nothing_elsewhere() -> None:

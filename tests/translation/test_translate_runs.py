@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,49 @@ def test_what_a_run_leaves(finished: Path) -> None:
     assert "test by the chrF of each sentence: worst first" in (finished / "report.md").read_text()
     assert manifest["cost"]["flops"] > 0
     assert manifest["cost"]["prediction_seconds"] > 0
+
+
+DETAILS = ("signatures", "parts")
+
+
+def test_exact_match_does_not_need_sacrebleu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_words(tmp_path / "words")
+    files = "".join(f'data.{key} = "{value}"\n' for key, value in data.items())
+    recipe = f"""
+model = {{kind = "recurrent", width = 8}}
+tokenizer.kind = "characters"
+{files}
+objective = {{kind = "translate", final_beam = 2}}
+training = {{epochs = 2, lr = 5e-3, max_length = 16, threads = 1, device = "cpu"}}
+evaluation = {{metric = "exact_match"}}
+seeds = [0, 1]
+"""
+    (tmp_path / "words.toml").write_text(recipe)
+    heedful.run(tmp_path / "words.toml", out=tmp_path / "with", workers=1)
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    capsys.readouterr()
+    study = heedful.run(tmp_path / "words.toml", out=tmp_path / "without", workers=1)
+    assert "BLEU and chrF are omitted" in capsys.readouterr().err
+    whole, part = (
+        json.loads(next((tmp_path / folder / "runs").glob("*seed0/metrics.json")).read_text())
+        for folder in ("with", "without")
+    )
+    for before, now in ((whole["splits"], part["splits"]), (whole["baselines"]["copy"], part["baselines"]["copy"])):
+        for name in ("dev", "test"):
+            same = {key: value for key, value in before[name].items() if key not in ("bleu", "chrf", *DETAILS)}
+            assert {key: value for key, value in now[name].items() if key not in DETAILS} == same
+    assert part["primary"] == "exact_match"
+    statistics = json.loads((tmp_path / "without/statistics.json").read_text())
+    assert statistics["metric"] == "exact_match"
+    assert set(statistics["settings"]) == {study.table[0]["setting"], "copy"}
+    for page in ("report.html", "report.md"):
+        text = (tmp_path / "without" / page).read_text(encoding="utf-8")
+        assert text.count("BLEU and chrF are omitted, as sacreBLEU is not installed.") == 1
+    run = next((tmp_path / "without/runs").glob("*seed0"))
+    write_run_report(run)
+    assert "BLEU and chrF are omitted" in (run / "report.md").read_text()
 
 
 def test_what_is_too_long_is_said(finished: Path) -> None:

@@ -265,13 +265,8 @@ WRONG: list[tuple[str, Any, str]] = [
         "num_beam_groups = 2 changes decoding in a way that heedful does not know (1 leaves it out)",
     ),
     ("diversity_penalty", 0.5, "diversity_penalty = 0.5 changes decoding"),
-    ("repetition_penalty", 1.2, "repetition_penalty = 1.2 changes decoding in a way that heedful does not know (1.0"),
-    (
-        "no_repeat_ngram_size",
-        3,
-        "no_repeat_ngram_size = 3 changes decoding in a way that heedful does not know (0 leaves "
-        "it out); correct it, or remove the key.",
-    ),
+    ("repetition_penalty", 0, "repetition_penalty = 0 is not above 0"),
+    ("no_repeat_ngram_size", 1.5, "no_repeat_ngram_size = 1.5 is not a whole number from 0; correct it, or remove"),
     ("encoder_no_repeat_ngram_size", 2, "encoder_no_repeat_ngram_size = 2 changes decoding"),
     ("forced_bos_token_id", 0, "forced_bos_token_id = 0 changes decoding in a way that heedful does not know (null"),
     ("exponential_decay_length_penalty", [4, 1.1], "exponential_decay_length_penalty = […] changes decoding"),

@@ -36,6 +36,7 @@ from heedful.storage.shared import SharedStore
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 
+GENERATION_FILE = "generation_config.json"
 MODEL_FILES = frozenset(
     [
         "config.json",
@@ -50,6 +51,7 @@ MODEL_FILES = frozenset(
         "merges.txt",
         "added_tokens.json",
         "vocabulary.json",
+        GENERATION_FILE,
         *SENTENCE_FILES,
     ]
 )
@@ -74,8 +76,15 @@ class Checkpoint:
     """Stored tensors that were left alone because the caller asked for another head or none."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Keys of config.json that do not concern the computation, kept for saving."""
+    generation: dict[str, Any] = field(default_factory=dict)
+    """How a language model is meant to continue texts, as generation_config.json says."""
     source: str = ""
     """What the user called the model; of a directory, its last name."""
+
+    def generation_setting(self, key: str) -> tuple[str, Any]:
+        """Return the file that may say a setting of generation, and what it says: config.json where there is no
+        generation_config.json, as in `transformers`."""
+        return (GENERATION_FILE, self.generation.get(key)) if self.generation else ("config.json", self.extra.get(key))
 
     @property
     def called(self) -> str:
@@ -153,8 +162,12 @@ def read_model(
     unread = _check_all_tensors_used(directory, dialect, transformer, entries, tensors, left_out)
 
     checkpoint = Checkpoint(transformer, dialect.name, unread=unread, extra=configs.inert_keys(dialect, config))
-    if fresh and (not keep_heads or "classify" in fresh):
-        checkpoint.extra.pop("problem_type", None)  # it described the head that was replaced
+    if shape.causal and (settings := existing(directory, GENERATION_FILE)) is not None:
+        checkpoint.generation = configs.read_json(settings)
+    if "classify" in known:
+        heads_of.check_problem_type(path, config, known["classify"].head)
+    else:
+        checkpoint.extra.pop("problem_type", None)  # it described a head that is not read
     main = main_head({name: stored.head for name, stored in (known | replaced).items()})
     _read_labels(path, config, transformer, known, main, has_notes=notes is not None)
     _fill(directory, dialect, checkpoint, entries, tensors, drawn, seed)
@@ -362,12 +375,15 @@ def write_model(directory: Path, checkpoint: Checkpoint, shared: SharedStore | N
         checkpoint, {name: p.detach().cpu() for name, p in transformer.named_parameters() if name.startswith(own)}
     )
     prefix = _body_prefix(family, heads)
-    shape = transformer.shape
+    shape, speaks = transformer.shape, any(h.kind == "language-model" for h in transformer.head_shapes.values())
     written = [table for table in family.tables if math.prod(table.size(shape)) <= _LARGEST_TABLE]
     files[SAFETENSORS] |= {f"{prefix}{table.name}": table.values(shape) for table in written}
 
     def write(into: Path) -> None:
         (into / "config.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        if speaks and checkpoint.generation:
+            settings = json.dumps(checkpoint.generation, indent=2, ensure_ascii=False)
+            (into / GENERATION_FILE).write_text(settings + "\n", encoding="utf-8")
         for file, tensors in files.items():
             if file == SAFETENSORS and shared is not None:
                 link_tensors(tensors, into / file, shared)

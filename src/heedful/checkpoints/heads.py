@@ -157,6 +157,17 @@ def foreign_heads(
     }
 
 
+def check_problem_type(path: Any, config: Mapping[str, Any], head: Head) -> None:
+    """Refuse a classifier whose outputs are not the scores of classes of which one is right, nor one score."""
+    kind = config.get("problem_type")
+    what = {"multi_label_classification": "several labels", "regression": f"{head.classes} scores"}
+    if kind == "multi_label_classification" or (kind == "regression" and head.classes > 1):
+        raise RequestError(
+            f'{path}: problem_type = "{kind}" means a head that gives a text {what[kind]}, which is not supported; '
+            "load it with body_only=True, or with a new_head of your own."
+        )
+
+
 def _classes(family: Family, kind: HeadKind, tensors: Mapping[str, Stored], width: int) -> int:
     """The head's own size, by its bias or its matrix; 1 if neither shows it, as misfits are refused later."""
     stored = {e.ours: tensors.get(e.theirs[0]) for e in family.heads[kind].entries}

@@ -11,7 +11,7 @@ import typer
 
 from heedful.cli.given import only_given, refuse_idle
 from heedful.cli.show import print_json, without_controls
-from heedful.decoding.settings import Beam, Limits, Sampling
+from heedful.decoding.settings import Beam, Limits, Repetition, Sampling
 from heedful.errors import RequestError
 
 if TYPE_CHECKING:
@@ -63,6 +63,14 @@ def generate(
         list[str] | None,
         typer.Option(help="A token that ends a text, beside end-of-text; may be given several times."),
     ] = None,
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option(help="Above 1, tokens of prompt and text become less likely; default: the model's, or 1."),
+    ] = None,
+    no_repeat_ngram_size: Annotated[
+        int | None,
+        typer.Option(help="Never repeat a sequence of N tokens; default: the model's, or 0 (may repeat).", metavar="N"),
+    ] = None,
     adapters: Annotated[
         str | None,
         typer.Option(help="Adapters other than the head's own: a name, or such as 'fuse(a, b)', 'stack(a, b)'."),
@@ -75,6 +83,7 @@ def generate(
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     methods = _methods(beam, drawn, {"n_best": n_best, "length_penalty": length_penalty}, seeds)
     Limits(max_new_tokens, min_new_tokens)  # refused before a model is waited for
+    Repetition(**only_given({"penalty": repetition_penalty, "ngram_size": no_repeat_ngram_size}))
     given = _given(prompts or [], file)
 
     from heedful.inference.generation import TextGenerator
@@ -91,7 +100,8 @@ def generate(
     encoded = writer.encode(given.texts, lambda row: given.names[row])
     composed = None if adapters is None else parse_composition(adapters)
     writer.check_adapters(composed)
-    asked = _Asked(writer, encoded, limits, composed)
+    repetition = writer.repetition(repetition_penalty, no_repeat_ngram_size)
+    asked = _Asked(writer, encoded, limits, repetition, composed)
     if as_json:
         print_json(asked.facts(methods))
     elif len(encoded) == len(methods) == 1 and n_best in (None, 1):
@@ -161,9 +171,15 @@ class _Asked:
     """Prompts for a model, and the ways in which its texts are shown."""
 
     def __init__(
-        self, writer: "TextGenerator", prompts: "list[Prompt]", limits: Limits, adapters: "Composition | None"
+        self,
+        writer: "TextGenerator",
+        prompts: "list[Prompt]",
+        limits: Limits,
+        repetition: Repetition,
+        adapters: "Composition | None",
     ) -> None:
-        self._writer, self._prompts, self._limits, self._adapters = writer, prompts, limits, adapters
+        self._writer, self._prompts, self._limits = writer, prompts, limits
+        self._options: dict[str, Any] = {"adapters": adapters, "repetition": repetition}
         self._terminal = sys.stdout.isatty()
 
     def stream(self, method: Sampling | Beam) -> None:
@@ -176,7 +192,7 @@ class _Asked:
 
         show(0, self._prompts[0].text)
         try:
-            written = self._writer.write(self._prompts, method, self._limits, adapters=self._adapters, on_text=show)
+            written = self._writer.write(self._prompts, method, self._limits, on_text=show, **self._options)
         finally:
             print(flush=True)
         if written.reasons == ["max_length"]:
@@ -198,8 +214,7 @@ class _Asked:
         for first in range(0, len(self._prompts), _WINDOW):
             window = self._prompts[first : first + _WINDOW]
             by_method = [
-                self._writer.write(window, method, self._limits, adapters=self._adapters, first_row=first)
-                for method in methods
+                self._writer.write(window, method, self._limits, first_row=first, **self._options) for method in methods
             ]
             for at in range(len(window)):
                 for method, written in zip(methods, by_method, strict=True):

@@ -46,6 +46,14 @@ def translate(
         float | None, typer.Option(help="Draw from the fewest tokens that have this probability together.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed draws the same translations; default: 0.")] = None,
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option(help="Above 1, tokens of the translation become less likely; default: the model's, or 1."),
+    ] = None,
+    no_repeat_ngram_size: Annotated[
+        int | None,
+        typer.Option(help="Never repeat a sequence of N tokens; default: the model's, or 0 (may repeat).", metavar="N"),
+    ] = None,
     prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
     scores: Annotated[
         bool, typer.Option("--scores", help="Columns with score, log-probability, tokens and why it ended.")
@@ -77,7 +85,8 @@ def translate(
     if not isinstance(loaded, Translator):
         raise RequestError(why_not(loaded, "translate"))
     lengths = {"max_length": max_length, "min_length": min_length}
-    wanted = Wanted(**only_given({**drawn, **searched, **lengths, "seed": seed}))
+    repetition = {"repetition_penalty": repetition_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
+    wanted = Wanted(**only_given({**drawn, **searched, **lengths, **repetition, "seed": seed}))
     translator = LineTranslator(loaded, wanted, prefix, batch_size, batch_tokens)
     table = _Table(wanted.n_best > 1, scores)
     if file is None and sys.stdin.isatty() and out is None:

@@ -12,8 +12,9 @@ from torch import Tensor
 from heedful.decoding.candidates import Candidates, rank
 from heedful.decoding.coverage import Coverage, watched
 from heedful.decoding.finished import Finished, Hypothesis
-from heedful.decoding.generate import P, Reader, longest_reason, pad_left, tokens_left
-from heedful.decoding.settings import Beam, Limits
+from heedful.decoding.generate import NO_PENALTY, P, Reader, longest_reason, pad_left, tokens_left
+from heedful.decoding.repetition import discourage
+from heedful.decoding.settings import Beam, Limits, Repetition
 from heedful.errors import RequestError
 
 
@@ -26,6 +27,7 @@ def beam_search(
     prefixes: Sequence[Sequence[int]] | None = None,
     rows: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
+    repetition: Repetition = NO_PENALTY,
 ) -> list[list[Hypothesis]]:
     """For each prompt the `beam.n_best` best texts, best first; fewer where there are no more.
 
@@ -35,7 +37,7 @@ def beam_search(
     penalty needs a reader that is an `AttendingReader`.
     """
     step = watched(read, beam.coverage_penalty)
-    search = _Search(prompts, beam, limits, prefixes, range(len(prompts)) if rows is None else rows, device)
+    search = _Search(prompts, beam, limits, prefixes, range(len(prompts)) if rows is None else rows, device, repetition)
     if search.active:
         ids_rn, real_rn = pad_left([prompts[i] for i in search.active], device)
     past: P | None = None
@@ -63,7 +65,9 @@ class _Search:
         prefixes: Sequence[Sequence[int]] | None,
         rows: Sequence[int],
         device: torch.device | str,
+        repetition: Repetition,
     ) -> None:
+        self._prompts, self._repetition = prompts, repetition
         self._beam, self._limits, self._rows, self._device = beam, limits, rows, device
         self._left = [tokens_left(prompt, limits) for prompt in prompts]
         self._prefixes = [()] * len(prompts) if prefixes is None else prefixes
@@ -88,26 +92,42 @@ class _Search:
         """One more token. Row i of the next batch goes on with row index_r[i] of this; None: each with itself."""
         t = self.ids_rt.shape[1]
         may_stop = t >= self._limits.min_new_tokens
-        log_p_rv = self._restrict(scores_rv, self._banned if may_stop else self._banned_first)
-        candidates = rank(log_p_rv, self._totals_sw, self._beam.width, len(self._stop) if may_stop else 0)
+        log_p_rv = scores_rv.log_softmax(-1, dtype=torch.promote_types(scores_rv.dtype, torch.float32))
+        allowed_rv = self._restrict(log_p_rv, scores_rv, self._banned if may_stop else self._banned_first)
+        candidates = rank(allowed_rv, self._totals_sw, self._beam.width, len(self._stop) if may_stop else 0)
         last_s = torch.tensor([self._left[i] == t + 1 for i in self.active], device=self._device)
         ends_sc = torch.isin(candidates.token_sc, self._stop) | last_s[:, None]
+        if self._repetition.active or self._beam.renormalise:
+            s, w = self._totals_sw.shape
+            row_sc = torch.arange(s, device=self._device)[:, None] * w + candidates.parent_sc
+            candidates = candidates._replace(log_p_sc=log_p_rv[row_sc, candidates.token_sc].double())
         self._finish(candidates, ends_sc)
         return self._grow(candidates, ends_sc)
 
-    def _restrict(self, scores_rv: Tensor, banned: Tensor) -> Tensor:
-        """Log-probabilities, in single precision at least; −∞ for what cannot be chosen."""
+    def _restrict(self, log_p_rv: Tensor, scores_rv: Tensor, banned: Tensor) -> Tensor:
+        """The log-probabilities by which texts are ranked, −∞ for what cannot be chosen."""
         t, w = self.ids_rt.shape[1], self._totals_sw.shape[1]
-        log_p_rv = scores_rv.log_softmax(-1, dtype=torch.promote_types(scores_rv.dtype, torch.float32))
         prefixes = [self._prefixes[i] for i in self.active]
         forced = [(at, prefix[t]) for at, prefix in enumerate(prefixes) if t < len(prefix)]
         kept = [log_p_rv[at * w : (at + 1) * w, token].clone() for at, token in forced]
+        if self._repetition.active:
+            log_p_rv = self._discourage(log_p_rv, scores_rv)
         if len(banned):
             log_p_rv.index_fill_(1, banned, -torch.inf)
+        if self._beam.renormalise:
+            log_p_rv = log_p_rv.log_softmax(-1).masked_fill(log_p_rv == -torch.inf, -torch.inf)
         for (at, token), log_p_w in zip(forced, kept, strict=True):
             log_p_wv = log_p_rv[at * w : (at + 1) * w].fill_(-torch.inf)
             log_p_wv[:, token] = log_p_w
         return log_p_rv
+
+    def _discourage(self, log_p_rv: Tensor, scores_rv: Tensor) -> Tensor:
+        """As `transformers` does: greedy decoding changes the model's scores, beam search its log-probabilities."""
+        w = self._totals_sw.shape[1]
+        ids_rt = [[*self._prompts[self.active[row // w]], *ids] for row, ids in enumerate(self.ids_rt.tolist())]
+        if self._beam.width > 1:
+            return discourage(log_p_rv, ids_rt, self._repetition)
+        return discourage(scores_rv, ids_rt, self._repetition).log_softmax(-1, dtype=log_p_rv.dtype)
 
     def _finish(self, candidates: Candidates, ends_sc: Tensor) -> None:
         """Keeps those that end, if they are good enough."""
@@ -126,7 +146,8 @@ class _Search:
             if self.finished[i].takes(score):
                 reason = "stop" if token in self._limits.stop else longest_reason(self._left[i], self._limits)
                 ids, log_ps = [*self.ids_rt[row].tolist(), token], [*self._log_p_rt[row].tolist(), log_p]
-                self.finished[i].add(Hypothesis(ids, log_ps, total, score, reason))
+                log_probability = sum(log_ps) if self._repetition.active or self._beam.renormalise else total
+                self.finished[i].add(Hypothesis(ids, log_ps, log_probability, score, reason))
 
     def _grow(self, candidates: Candidates, ends_sc: Tensor) -> Tensor | None:
         """The likeliest that do not end, of the prompts that are not done."""

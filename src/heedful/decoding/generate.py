@@ -12,12 +12,16 @@ import torch
 from torch import Tensor
 
 from heedful.decoding.choosing import damaged, draw, log_probability, restrict
-from heedful.decoding.settings import Limits, Sampling
+from heedful.decoding.repetition import discourage
+from heedful.decoding.settings import Limits, Repetition, Sampling
 from heedful.streams import uniform
 
 Reason = Literal["stop", "max_new_tokens", "max_length"]
 """Why a text ended: with a stop token, or because it had as many new tokens as were asked for, or as many tokens as the
 model reads."""
+
+
+NO_PENALTY = Repetition()
 
 
 class Past(Protocol):
@@ -61,6 +65,7 @@ def generate(
     rows: Sequence[int] | None = None,
     on_token: Callable[[int, int], None] | None = None,
     device: torch.device | str = "cpu",
+    repetition: Repetition = NO_PENALTY,
 ) -> list[Continuation]:
     """Each prompt needs a token, and at most `limits.max_length`; one with exactly so many gets no token.
 
@@ -81,6 +86,8 @@ def generate(
     for number in range(limits.max_new_tokens):
         scores_bv, past = read(ids_bn, real_bn, past)
         allowed_bv = scores_bv if number >= limits.min_new_tokens else scores_bv.index_fill(1, stop, -torch.inf)
+        if repetition.active:
+            allowed_bv = discourage(allowed_bv, [[*prompts[i], *results[i].ids] for i in active], repetition)
         chosen_b = choose(allowed_bv, sampling, [rows[i] for i in active], number)
         kept = []
         log_p = log_probability(scores_bv, chosen_b).tolist()

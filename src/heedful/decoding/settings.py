@@ -71,13 +71,35 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Repetition:
+    """How repetition in a text is discouraged; what counts is the prompt (for a translation its start token) and the
+    tokens so far."""
+
+    penalty: float = 1.0
+    """Positive scores of tokens that occurred are divided by it and negative ones multiplied ("CTRL", 2019): above 1
+    they become less likely. As in `transformers`, beam search of two texts or more applies it to log-probabilities."""
+    ngram_size: int = 0
+    """No sequence of this many tokens occurs twice; 0: any may."""
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.penalty) or not 0 < self.penalty < math.inf:
+            raise RequestError(f"repetition_penalty={self.penalty!r} is not a number above 0; 1 means no penalty.")
+        if not _is_whole(self.ngram_size, 0):
+            raise RequestError(f"no_repeat_ngram_size={self.ngram_size!r} is not a whole number of 0 or more.")
+
+    @property
+    def active(self) -> bool:
+        return self.penalty != 1 or self.ngram_size > 0
+
+
+@dataclass(frozen=True)
 class Beam:
     """Beam search: of the texts that begin with the `width` likeliest beginnings, token by token, those of best score.
 
     The score of a text y with |y| tokens is log p(y) / lp(|y|) + cp(y). |y| counts every new token, as `transformers`
     does: the stop token that ended the text, and tokens with which it was made to begin. The penalties are those of
     "Google's Neural Machine Translation System" (2016), the form of lp by default Hugging Face's. While texts grow,
-    they are ranked by log p(y) alone: all have the same length.
+    they are ranked by log p(y) alone: all have the same length. A `Repetition` changes this log p(y).
     """
 
     width: int = 4
@@ -106,6 +128,8 @@ class Beam:
     """
     banned: frozenset[int] = frozenset()
     """Ids that are never chosen, such as those of padding; unless a text is made to begin with them."""
+    renormalise: bool = False
+    """Whether the tokens that can be chosen share the probability of those that cannot."""
 
     def __post_init__(self) -> None:
         if not _is_whole(self.width, 1):

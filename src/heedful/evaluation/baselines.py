@@ -29,7 +29,7 @@ _TIMED = 1000  # texts whose prediction is timed
 
 class Baselines(NamedTuple):
     scores: dict[str, dict[str, Any]]
-    """{"random" | "majority" | "mean" | "tfidf": {set: scores, "seconds": …}}."""
+    """{"majority" | "random" | "mean" | "tfidf": {set: scores, "seconds": …}}."""
     tfidf: TfidfModel
 
 
@@ -73,8 +73,8 @@ def baselines(
         metric = metric or next(iter(CLASS_METRICS.values()))
         shares_c = class_shares(gold_n, n_classes)
         simple = {
-            "random": lambda e: _guesses(len(e[0]), n_classes, seed),
             "majority": lambda e: np.tile(shares_c, (len(e[0]), 1)),
+            "random": lambda e: _guesses(len(e[0]), n_classes, seed),
         }
     found = {name: _with_seconds(lambda p=predict: _score(p, sets, names)) for name, predict in simple.items()}  # type: ignore[misc]
     started = time.perf_counter()

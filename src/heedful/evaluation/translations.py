@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heedful.errors import RequestError
 from heedful.evaluation.metrics import Columns, Floats, Metric, mean_of, ratio_of
 
 BLEU_ORDER, CHRF_ORDER, CHRF_BETA = 4, 6, 2
@@ -28,15 +27,12 @@ _BLEU = (
 _CHRF = tuple(f"{what}_{n}" for n in range(1, CHRF_ORDER + 1) for what in ("chars", "reference_chars", "match_chars"))
 
 
-def require_sacrebleu() -> None:
-    """Refused in words where it is not installed, before anything is trained."""
+def has_sacrebleu() -> bool:
     try:
         import sacrebleu  # noqa: F401
     except ImportError:
-        raise RequestError(
-            'objective.kind = "translate" is judged by sacreBLEU, which is not installed: pip install '
-            "'heedful[translate]'."
-        ) from None
+        return False
+    return True
 
 
 @cache
@@ -58,16 +54,18 @@ def signatures(words: str) -> dict[str, str]:
 
 
 def translation_columns(
-    translations: Sequence[str], references: Sequence[str], words: str
+    translations: Sequence[str], references: Sequence[str], words: str | None
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """By column, what each sentence adds; `words`: how BLEU splits a text into words, a name of sacreBLEU's."""
+    """Return by column what each sentence adds. `words`: how BLEU splits a text into words, a name of sacreBLEU's;
+    None: neither BLEU nor chrF is wanted."""
     pairs = list(zip(translations, references, strict=True))
+    right = {"right": np.array([float(_plain(a) == _plain(b)) for a, b in pairs], dtype=np.float64)}
+    if words is None:
+        return right
     bleu = np.array([_bleu_sums(*pair, words) for pair in pairs], dtype=np.float64).reshape(len(pairs), len(_BLEU))
     chrf = np.array([_chrf_sums(*pair) for pair in pairs], dtype=np.float64).reshape(len(pairs), len(_CHRF))
     columns = {name: bleu[:, k].copy() for k, name in enumerate(_BLEU)}
-    columns |= {name: chrf[:, k].copy() for k, name in enumerate(_CHRF)}
-    columns["right"] = np.array([float(_plain(a) == _plain(b)) for a, b in pairs], dtype=np.float64)
-    return columns
+    return {**columns, **{name: chrf[:, k].copy() for k, name in enumerate(_CHRF)}, **right}
 
 
 def _plain(text: str) -> str:
@@ -152,7 +150,9 @@ TRANSLATION_METRICS = (
 )
 """From the columns of `translation_columns`, and those of the loss: `nll`, the sum over a target's tokens, of which
 there are `tokens`. The default first."""
-OF_TEXTS = ("bleu", "chrf", "exact_match")
+OF_SACREBLEU = ("bleu", "chrf")
+"""Those that need the package."""
+OF_TEXTS = (*OF_SACREBLEU, "exact_match")
 """Those that need translations; the others need the loss alone."""
 
 

@@ -1,8 +1,9 @@
 """Texts from a language model: prompts as texts in, continuations as texts out."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from heedful.checkpoints.dialect import SLOTS
 from heedful.decoding.beam import beam_search
 from heedful.decoding.finished import Hypothesis
 from heedful.decoding.generate import Continuation, Reason, generate
-from heedful.decoding.settings import Beam, Limits, Sampling
+from heedful.decoding.settings import Beam, Limits, Repetition, Sampling
 from heedful.errors import RequestError
 from heedful.inference.batching import BatchRule, batches
 from heedful.inference.given_texts import check_batch_size
@@ -36,7 +37,8 @@ class RankedText:
     tokens: list[int]
     log_probabilities: npt.NDArray[np.float64]
     score: float
-    """The sum of these by the number of tokens to the power of the length penalty: by it texts are ranked."""
+    """The sum of these by the number of tokens to the power of the length penalty: by it texts are ranked. A repetition
+    penalty changes what is added up."""
     reason: Reason
 
 
@@ -50,7 +52,7 @@ class Generated:
     tokens: list[list[int]]
     """The ids of what follows; a stop token that ended it is the last."""
     log_probabilities: list[npt.NDArray[np.float64]]
-    """Of each of these tokens under the model as it is, whatever the temperature."""
+    """Of each of these tokens under the model as it is, whatever the temperature or a repetition penalty."""
     reasons: list[Reason]
     """Why each ended: "stop" (a stop token), "max_new_tokens", or "max_length" (the model reads no longer text)."""
     n_best: list[list[RankedText]] = field(default_factory=list)
@@ -102,6 +104,7 @@ class TextGenerator:
         self.head = head
         self.source, self.transformer = model.source, transformer
         self.tokenizer, self.max_length = model.tokenizer, model.max_length
+        self._setting = model.generation_setting
 
     def encode(self, prompts: Iterable[str], name: Callable[[int], str] | None = None) -> list[Prompt]:
         """`name`: what the prompt with this number is called where it is refused."""
@@ -126,6 +129,21 @@ class TextGenerator:
         ends = (self.tokenizer.eos_id, self.tokenizer.end_id)
         ids = {self._stop_id(token) for token in stop}.union(end for end in ends if end is not None)
         return Limits(max_new_tokens, min_new_tokens, frozenset(ids), self.max_length)
+
+    def repetition(self, penalty: float | None = None, ngram_size: int | None = None) -> Repetition:
+        """Return how repetition is discouraged; None: as the model's generation_config.json says."""
+        found = Repetition()
+        given = {"penalty": ("repetition_penalty", penalty), "ngram_size": ("no_repeat_ngram_size", ngram_size)}
+        for name, (key, value) in given.items():
+            file, said = self._setting(key)
+            wanted: Any = said if value is None else value
+            try:
+                found = found if wanted is None else replace(found, **{name: wanted})
+            except RequestError as error:
+                if value is not None:
+                    raise
+                raise RequestError(f"{Path(self.source) / file}: {error}") from None
+        return found
 
     def _stop_id(self, token: object) -> int:
         if isinstance(token, int) and not isinstance(token, bool):
@@ -156,10 +174,12 @@ class TextGenerator:
         adapters: Composition | None = None,
         on_text: OnText | None = None,
         first_row: int = 0,
+        repetition: Repetition | None = None,
     ) -> Generated:
         """Prompts of about the same length together; how they fall into batches does not change the texts.
         `first_row`: the number of the first prompt, where they are given in several calls. Beam search tells a text
-        when it is whole."""
+        when it is whole. `repetition`: by default as the model's settings say."""
+        repetition = self.repetition() if repetition is None else repetition
         rule = BatchRule(check_batch_size(batch_size), None)
         device = self.transformer.body.embeddings.token.weight.device
         drawn: dict[int, Continuation] = {}
@@ -169,22 +189,24 @@ class TextGenerator:
             for rows in batches([len(prompt.ids) for prompt in prompts], rule):
                 ids, numbers = [prompts[row].ids for row in rows], [first_row + row for row in rows]
                 if isinstance(method, Beam):
-                    found |= zip(rows, beam_search(read, ids, method, limits, rows=numbers, device=device), strict=True)
+                    best = beam_search(read, ids, method, limits, None, numbers, device, repetition)
+                    found |= zip(rows, best, strict=True)
                     if on_text is not None:
                         self._tell(prompts, found, rows, on_text)
                     continue
                 stream = None if on_text is None else _StreamDecoder(self.tokenizer, rows, ids, limits.stop, on_text)
                 on_token = None if stream is None else stream.add
-                drawn |= zip(rows, generate(read, ids, method, limits, numbers, on_token, device), strict=True)
+                made = generate(read, ids, method, limits, numbers, on_token, device, repetition)
+                drawn |= zip(rows, made, strict=True)
                 if stream is not None:
                     stream.finish()
-        best = [found[row][0] if row in found else drawn[row] for row in range(len(prompts))]
+        first = [found[row][0] if row in found else drawn[row] for row in range(len(prompts))]
         return Generated(
             [prompt.text for prompt in prompts],
-            [self._text(prompt, result) for prompt, result in zip(prompts, best, strict=True)],
-            [result.ids for result in best],
-            [np.array(result.log_probabilities) for result in best],
-            [result.reason for result in best],
+            [self._text(prompt, result) for prompt, result in zip(prompts, first, strict=True)],
+            [result.ids for result in first],
+            [np.array(result.log_probabilities) for result in first],
+            [result.reason for result in first],
             [[self._ranked(prompts[row], one) for one in found[row]] for row in sorted(found)],
         )
 

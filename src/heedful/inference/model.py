@@ -92,6 +92,10 @@ class Model(Named):
         stated = self.checkpoint.tokenizer.max_length if self.checkpoint.tokenizer else None
         return min(longest, stated or longest)
 
+    def generation_setting(self, key: str) -> tuple[str, Any]:
+        """Return the file that may say how the model is meant to continue texts, and what it says of this key."""
+        return self.checkpoint.generation_setting(key)
+
     def save(self, directory: str | Path) -> None:
         """Write a model directory in one step: a crash leaves what was there before, or the whole new directory."""
         write_model(Path(directory).expanduser(), self.checkpoint)
@@ -268,6 +272,8 @@ class Model(Named):
         beam: int | None = None,
         n_best: int = Beam.n_best,
         length_penalty: float = Beam.length_penalty,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram_size: int | None = None,
     ) -> Generated:
         """Go on with each prompt, drawing from the next token's distribution: divided by `temperature`, of that the
         `top_k` likeliest tokens, of those the nucleus of probability `top_p`. `temperature` 0 takes the likeliest.
@@ -281,11 +287,17 @@ class Model(Named):
         `beam` draws nothing: beam search follows so many texts of each prompt and takes that with the best score, the
         sum of log-probabilities divided by (number of tokens)^`length_penalty`; `n_best` asks for more than one, which
         come as `Generated.n_best`.
+
+        `repetition_penalty` above 1 makes tokens of the prompt and the text less likely, and no sequence of
+        `no_repeat_ngram_size` tokens occurs twice in them, both as in Hugging Face's `generate`. By default the model's
+        generation_config.json decides.
         """
         method = choose_method(Sampling(temperature, top_k, top_p, seed), beam, n_best, length_penalty)
         writer = TextGenerator(self)
         limits = writer.limits(max_new_tokens, min_new_tokens, stop)
-        return writer.write(writer.encode(prompts), method, limits, batch_size, composition_of(adapters), on_text)
+        repetition = writer.repetition(repetition_penalty, no_repeat_ngram_size)
+        composed, texts = composition_of(adapters), writer.encode(prompts)
+        return writer.write(texts, method, limits, batch_size, composed, on_text, repetition=repetition)
 
     def _classifier(self, head: str | None) -> str:
         shapes = self.transformer.head_shapes

@@ -383,6 +383,9 @@ class Classify(Objective):
             for name, columns in baseline["values"].items():
                 fill_in(baseline[name], {key: np.asarray(column) for key, column in columns.items()}, self.metrics)
                 columns["row"] = sets[name].rows
+        primary = wanted if wanted != "auto" else self.metrics[0].name
+        for baseline in (made[name] for name in made if name != "tfidf"):
+            baseline["floor"] = all(baseline[name].get(primary) is not None for name in baseline["values"])
         size = sum(map(len, tfidf_files(self.tfidf).values()))
         made["tfidf"] |= {"tested": True, "model_bytes": size}
         return made

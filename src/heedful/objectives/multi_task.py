@@ -398,6 +398,7 @@ class MultiTask(Objective):
                     combined_row(self.number[t], int(row)) for t, of_task in parts.items() for row in of_task["row"]
                 ]
                 values[split] = {**{k: c.tolist() for k, c in columns.items()}, "row": rows}
+        facts["floor"] = all(b.get("floor") for b in own.values())
         if all(b.get("tested") for b in own.values()):
             facts["tested"] = True
             facts["prediction_seconds"] = float(np.mean([b.get("prediction_seconds") or 0.0 for b in own.values()]))

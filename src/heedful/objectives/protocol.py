@@ -297,7 +297,8 @@ class Objective(ABC):
     def baselines(self) -> dict[str, dict[str, Any]]:
         """What a model has to beat, by name: `seconds`, the metrics of each set that can be scored, under "values" the
         columns of each set as in `Judgement` with the numbers of the rows as "row", and `tested` if settings should be
-        tested against it. What is a model has `prediction_seconds` (for 1,000 texts) and `model_bytes`, too."""
+        tested against it, or `floor` if only the chosen setting should be, as who has learned anything beats it: the
+        commonest class, guesses. What is a model has `prediction_seconds` (for 1,000 texts) and `model_bytes`, too."""
         return {}
 
     def save_baseline(self, name: str, directory: Path) -> bool:

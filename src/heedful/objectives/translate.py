@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from heedful.checkpoints.translators import TranslatorCheckpoint
-from heedful.checkpoints.translators.checkpoint import NEUTRAL
+from heedful.checkpoints.translators.checkpoint import NEUTRAL, REPETITION
 from heedful.data.aligned.records import Aligned
 from heedful.decoding.beam import beam_search
 from heedful.decoding.finished import Hypothesis
@@ -25,10 +25,11 @@ from heedful.decoding.settings import Beam, Limits
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric, fill_in
 from heedful.evaluation.translations import (
+    OF_SACREBLEU,
     OF_TEXTS,
     TRANSLATION_METRICS,
     by_length,
-    require_sacrebleu,
+    has_sacrebleu,
     signatures,
     translation_columns,
 )
@@ -54,6 +55,7 @@ _EDGES = (5, 10, 20, 30, 50)
 """Lengths of sources, in tokens, at which scores are told apart."""
 _MUCH = 0.1
 """The share of training pairs that may be left out without a warning."""
+_INSTALL = "To install it: pip install 'heedful[translate]'"
 _TIMED = 32  # sources that say how long a translation takes
 
 Columns = dict[str, npt.NDArray[np.float64]]
@@ -106,21 +108,37 @@ class Translate(Objective):
 
     @classmethod
     def read(cls, recipe: Recipe, seed: int, store: SharedStore) -> "Translate":
-        require_sacrebleu()
+        wanted = recipe.evaluation.metric
+        if wanted in ("auto", *OF_SACREBLEU) and not has_sacrebleu():
+            named = 'evaluation.metric is "bleu" by default' if wanted == "auto" else f'evaluation.metric = "{wanted}"'
+            raise RequestError(
+                f"{named}, which is computed by sacreBLEU, and that is not installed. {_INSTALL}, or set "
+                'evaluation.metric to "exact_match", "loss" or "perplexity".'
+            )
         return cls(recipe, seed, load_aligned(recipe.data, seed, store))
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
-        said = signatures(self.table.bleu_words)
+        if self._words is None:
+            return tuple(metric for metric in self.METRICS if metric.name not in OF_SACREBLEU)
+        said = signatures(self._words)
         return tuple(replace(metric, signature=said.get(metric.name, "")) for metric in self.METRICS)
+
+    @cached_property
+    def _words(self) -> str | None:
+        """How BLEU splits texts into words; None: without sacreBLEU there is none."""
+        return self.table.bleu_words if has_sacrebleu() else None
 
     def description(self) -> dict[str, Any]:
         facts = self.data.description()
         notes = [*facts.get("notes", []), *(said for rows in self.sets_.values() for said in rows.too_long)]
+        omitted = f"BLEU and chrF are omitted, as sacreBLEU is not installed. {_INSTALL}."
+        warnings = [omitted] if self._words is None else []
         if "train" in self.sets_:
             facts["sizes"] = {**facts["sizes"], "train": len(self.sets_["train"])}
-            if warning := self._much_left_out():
-                facts["warnings"] = [warning]
+            warnings += filter(None, [self._much_left_out()])
+        if warnings:
+            facts["warnings"] = warnings
         return {**facts, **({"notes": notes} if notes else {}), "usage": "heedful translate {model} FILE"}
 
     def _much_left_out(self) -> str:
@@ -253,7 +271,7 @@ class Translate(Objective):
             return Judgement(fill_in(metrics, columns, of_loss), rows.rows, columns)
         said = self.translations(name, beam, reader.device)
         texts = [self._text(one) for one in said]
-        columns |= translation_columns(texts, pairs.targets, self.table.bleu_words)
+        columns |= translation_columns(texts, pairs.targets, self._words)
         metrics = fill_in(metrics, columns, self.metrics)
         if final:
             metrics |= self._details(name, columns)
@@ -342,7 +360,7 @@ class Translate(Objective):
         of_texts = [metric for metric in self.metrics if metric.name in OF_TEXTS]
         for name in self.sets():
             pairs = self.data.splits[name]
-            columns = translation_columns(pairs.sources, pairs.targets, self.table.bleu_words)
+            columns = translation_columns(pairs.sources, pairs.targets, self._words)
             made[name] = fill_in({"n": len(pairs)}, columns, of_texts)
             made["values"][name] = {**{key: column.tolist() for key, column in columns.items()}, "row": pairs.rows}
         return {"copy": made}
@@ -354,7 +372,7 @@ class Translate(Objective):
         for tokenizer in (checkpoint.tokenizers.source, checkpoint.tokenizers.target):
             tokenizer.max_length = longest
         for said in (checkpoint.generation, checkpoint.extra):
-            for key in (*NEUTRAL, "max_new_tokens", "min_new_tokens"):  # of a model that it went on from
+            for key in (*NEUTRAL, *REPETITION, "max_new_tokens", "min_new_tokens"):  # of a model that it went on from
                 said.pop(key, None)
         checkpoint.generation |= {
             "num_beams": self.table.final_beam,

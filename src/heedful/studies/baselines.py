@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Columns, Metric
@@ -79,10 +79,11 @@ class Baselines:
         """By baseline and evaluation set; the seed matters where it picks the rows. None if nobody wants to know."""
         return without_values(self._whole(recipe, seed)) if recipe.evaluation.baselines else None
 
-    def values(self, recipe: Recipe, seed: int) -> dict[str, dict[str, Columns]]:
-        """The columns of each baseline that says so on each evaluation set, one number for each example."""
+    def values(self, recipe: Recipe, seed: int, kind: Literal["tested", "floor"]) -> dict[str, dict[str, Columns]]:
+        """Return the columns of each baseline of a kind (see `Objective.baselines`) on each evaluation set, one number
+        for each example."""
         whole = self._whole(recipe, seed) if recipe.evaluation.baselines else {}
-        return {name: baseline["values"] for name, baseline in whole.items() if baseline.get("tested")}
+        return {name: baseline["values"] for name, baseline in whole.items() if baseline.get(kind)}
 
     def rows(self, recipe: Recipe, seed: int, metric: Metric) -> list[dict[str, Any]]:
         """Rows of the table, for those that are models: they are saved, and compete with the settings on dev."""

@@ -59,7 +59,8 @@ def conclude(
         shutil.rmtree(directory / "best", ignore_errors=True)
     else:
         study["chosen"] = {"setting": best["setting"], "seed": _best_seed(directory, phase, best)}
-    values = baselines.values(compared_with, plan.seeds[0])
+    values = baselines.values(compared_with, plan.seeds[0], "tested")
+    floors = baselines.values(compared_with, plan.seeds[0], "floor")
     looks: dict[str, Any] = {}
     if plan.until is not None:
         looks = {"look": look, "alpha": alpha_of_look(look), **asdict(plan.until)}
@@ -68,7 +69,8 @@ def conclude(
     if best is not None and study["chosen"]["seed"] is None:
         answers = read_objective(compared_with, plan.seeds[0], store).judge_baseline
     further = objective.study_statistics
-    statistics = write_statistics(directory, study, table, metrics, values, further, answers, chosen=chosen, **looks)
+    looks |= {"chosen": chosen, "floors": floors}
+    statistics = write_statistics(directory, study, table, metrics, values, further, answers, **looks)
     for row in table:
         expected = mapping(mapping(mapping(statistics, "settings"), row["setting"]), "expected")
         if expected:

@@ -58,6 +58,8 @@ class Compared:
     """In the metric's own direction; the mean of a line is a seed's score."""
     baselines: set[str] = field(default_factory=set)
     """Which of them are baselines."""
+    floors: set[str] = field(default_factory=set)
+    """Which of these are compared with the chosen setting only."""
     left_out: list[dict[str, str]] = field(default_factory=list)
     """The settings that are not compared, each with the reason in words."""
 
@@ -71,6 +73,7 @@ def write_statistics(
     further: Further | None = None,
     answers: Answers | None = None,
     *,
+    floors: Mapping[str, Mapping[str, Columns]] | None = None,
     chosen: str | None = None,
     alpha: float = ALPHA,
     look: int = 1,
@@ -82,9 +85,10 @@ def write_statistics(
 
     `metrics` are the objective's. `baselines` are the columns of each baseline on each evaluation set, the numbers of
     the rows among them under "row", beside those that the runs have judged themselves; `answers` is for one that is
-    chosen. `chosen` is the name of the setting, or of the baseline, that dev has chosen; without it, the best on dev of
-    the table. `alpha` is the level of this `look` at the data, and two settings that differ by less than `difference`
-    (None: see `compare.DIFFERENCE`) are alike; `most_seeds`: how many a setting may ever get.
+    chosen. `floors` are the columns of baselines that are compared with the chosen setting only. `chosen` is the name
+    of the setting, or of the baseline, that dev has chosen; without it, the best on dev of the table. `alpha` is the
+    level of this `look` at the data, and two settings that differ by less than `difference` (None: see
+    `compare.DIFFERENCE`) are alike; `most_seeds`: how many a setting may ever get.
     """
     path = study / "statistics.json"
     path.unlink(missing_ok=True)
@@ -99,7 +103,9 @@ def write_statistics(
     content |= {"higher_is_better": metric.higher_is_better, "chosen": chosen}
     first = next(iter(runs.values()), [])[:1]
     beside = {name: sets for run in first for name, sets in baselines_beside(run, judged, metric).items()}
-    compared = gather_values(runs, {**beside, **(baselines or {})}, judged, metric, facts, chosen)
+    competing, floors = {**beside, **(baselines or {})}, floors or {}
+    compared = gather_values(runs, {**competing, **floors}, judged, metric, facts, chosen)
+    compared.floors.update(floors)
     content |= compared_settings(compared, metric, chosen, judged, alpha, look, difference, most_seeds)
     if metric.statistics is None:
         by_name, about = {row["setting"]: row for row in rows}, _described(facts)
@@ -208,13 +214,15 @@ def compared_settings(
     first = chosen if chosen in settings else next(iter(settings), None)
     found = []
     if first is not None:
-        found = compare_all(settings, metric, first, alpha, difference, most_seeds, where=judged)
+        floors = compared.floors
+        found = compare_all(settings, metric, first, alpha, difference, most_seeds, where=judged, floors=floors)
     facts["comparisons"] = [
         asdict(one) | facts_of_many_seeds(settings[one.a], settings[one.b], metric.sign) for one in found
     ]
     with_chosen = [one for one in found if one.a == chosen]
     if with_chosen:
-        most = max(with_chosen, key=lambda one: metric.sign * float(settings[one.b].score))
+        rivals = [one for one in with_chosen if one.b not in compared.floors] or with_chosen
+        most = max(rivals, key=lambda one: metric.sign * float(settings[one.b].score))
         facts["how_many_more"] = {"a": most.a, "b": most.b, **asdict(most.visible)}
         facts["how_many_more"]["sentence"] = _how_many_more(most)
     facts["higher_on_test"] = [_higher(one, words, alpha) for one in with_chosen if metric.better(0, one.difference)]

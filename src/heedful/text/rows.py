@@ -1,6 +1,6 @@
 """What a caller passes as texts, as a list: columns of any library are read, tables are refused."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MappingView, Set
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,20 @@ def list_texts(given: Any, verb: str, noun: str = "texts", pairs: bool = True) -
     if columns is not None:
         raise RequestError(_why_no_table(columns, verb, noun))
     if isinstance(given, np.ndarray):
+        if given.ndim > 2 or (given.ndim == 2 and given.shape[1] != 2):
+            one = f" Pass one column, as in {verb}(array[:, 0])." if given.ndim == 2 else ""
+            raise RequestError(f"{verb} was given an array of shape {given.shape}, not a list of {noun}.{one}")
         given = given.tolist()  # a string where the array has no dimension
     elif hasattr(type(given), "to_pylist"):  # Arrow's own strings are not str
         given = given.to_pylist()
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise RequestError(f"{verb} takes a list of {noun}; put the one {noun.removesuffix('s')} in a list.")
+    if isinstance(given, Set) and not isinstance(given, MappingView):
+        raise RequestError(f"{verb} takes a list of {noun}, and a set has no order; make it a list.")
     rows = list(given)
+    names = getattr(given, "columns", None)  # of the object itself, and iterating gives their names
+    if isinstance(names, Iterable) and not isinstance(names, str) and rows and list(names) == rows:
+        raise RequestError(_why_no_table(rows, verb, noun))
     if reason := why_no_texts(rows):
         raise RequestError(reason)
     for i, row in enumerate(rows):

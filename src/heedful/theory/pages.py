@@ -32,6 +32,8 @@ from heedful.theory.wording import measured, outcome
 
 PICTURES = "pictures"
 INDEX = "README.md"
+_MADE = "Made by heedful theory --markdown"
+"""How the last line of each Markdown page begins: by it a page of ours is known."""
 TITLE = "Theory that runs"
 LEAD = (
     "What is proved on paper about transformers, as demonstrations that run: each states a claim, says why it is true, "
@@ -66,7 +68,7 @@ def page(shown: Sequence[Run]) -> str:
 def texts(shown: Sequence[Run]) -> dict[str, str]:
     """The Markdown pages by the names of their files: the index and one for each chapter."""
     runs = {d.name: (d, s) for d, s in shown}
-    made = "Made by heedful theory --markdown: text and numbers are of one run."
+    made = f"{_MADE}: text and numbers are of one run."
     found = {}
     for chapter, members in chapters([d for d, _ in shown]).items():
         sections = tuple(Section(d.name, d.title, tuple(_blocks(runs[d.name], 3))) for d in members)
@@ -82,8 +84,36 @@ def check_places(file: Path | None, folder: Path | None) -> None:
     """Before anything is run: whether there is a place for the page, and for the pages."""
     if file is not None:
         write.check_page_place(file)
-    if folder is not None and folder.exists() and not folder.is_dir():
+    if folder is None or not folder.exists():
+        return
+    if not folder.is_dir():
         raise RequestError(f"--markdown {folder} is a file: give a folder.")
+    try:
+        stranger = _stranger(folder)
+    except OSError as error:
+        raise RequestError(f"--markdown {folder}: cannot be read ({error.strerror}); give another folder.") from None
+    if stranger is not None:
+        raise RequestError(
+            f"--markdown {folder}: {stranger} was not written by this command and could be overwritten. "
+            "Give a new or empty folder."
+        )
+
+
+def _stranger(folder: Path) -> Path | None:
+    """Return a file in a folder that is neither a page of ours nor a picture in one, nor hidden; None: there is
+    none."""
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    pictures: set[str] = set()
+    for path in files:
+        if path.suffix == ".md" and path.is_file():
+            lines = path.read_text(encoding="utf-8", errors="replace").rstrip().splitlines()
+            if not lines or not lines[-1].startswith(f"*{_MADE}"):
+                return path
+            pictures.update(re.findall(rf"\]\({PICTURES}/([^)]+)\)", "\n".join(lines)))
+        elif path.name != PICTURES or not path.is_dir():
+            return path
+    drawn = sorted((folder / PICTURES).iterdir()) if folder / PICTURES in files else []
+    return next((path for path in drawn if path.name not in pictures and not path.name.startswith(".")), None)
 
 
 def write_page(shown: Sequence[Run], file: Path) -> None:
@@ -100,10 +130,10 @@ def write_markdown(shown: Sequence[Run], folder: Path) -> list[Path]:
     drawn = {figure.name: compact(charts.png(figure.chart, scale=1.5)) for figure in figures(shown)}
     try:
         (folder / PICTURES).mkdir(parents=True, exist_ok=True)
+        for name, text in pages.items():  # first, so that pictures are known as ours though the command be interrupted
+            write_text(folder / name, text)
         for stem, content in drawn.items():
             write_bytes(folder / PICTURES / f"{stem}.png", content)
-        for name, text in pages.items():
-            write_text(folder / name, text)
     except OSError as error:
         raise WorkError(f"the pages cannot be written to {folder} ({error.strerror or error}).") from None
     return [folder / name for name in pages]

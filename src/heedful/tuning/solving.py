@@ -20,7 +20,6 @@ from heedful.inference.reader import CachedFeatures, TextReader
 from heedful.models.composition import Composition
 from heedful.nn.heads import LinearHead, blocks_of
 from heedful.objectives.protocol import Objective, Partial
-from heedful.objectives.protocol import Objective, Partial
 from heedful.streams import Parts
 from heedful.tuning.protocol import DevScore
 

@@ -34,15 +34,15 @@ SETTINGS = frozenset(
     ]
 )
 """How a translator is meant to be decoded, where decoding asks: every layout keeps them, wherever they stood."""
+REPETITION = frozenset(["repetition_penalty", "no_repeat_ngram_size"])
+"""The same of how repetition is discouraged; config.json counts only where there is no generation_config.json."""
 NEUTRAL: Mapping[str, Any] = {
     "do_sample": False,
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
     "penalty_alpha": 0.0,
     "guidance_scale": 1.0,
-    "repetition_penalty": 1.0,
     "encoder_repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,
     "token_healing": False,
     "forced_bos_token_id": None,
@@ -100,9 +100,9 @@ class TranslatorCheckpoint:
         )
 
     def setting(self, key: str) -> Any:
-        """One of `SETTINGS` or `NEUTRAL`: what generation_config.json says, else config.json, where it was once; None
-        if neither does."""
-        assert key in SETTINGS or key in NEUTRAL, "a setting that layouts do not keep"
+        """One of `SETTINGS`, `REPETITION` or `NEUTRAL`: what generation_config.json says, else config.json, where it
+        was once; None if neither does."""
+        assert key in SETTINGS | REPETITION or key in NEUTRAL, "a setting that layouts do not keep"
         return self.generation.get(key, self.extra.get(key))
 
     def place_of_setting(self, key: str) -> str:

@@ -16,8 +16,8 @@ A pair is decided if it is shown to be different, or alike: its whole interval l
 all looks together are α: Σ α/(j(j + 1)) = α.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -139,10 +139,15 @@ def compare_all(
     difference: float | None = None,
     most_seeds: int | None = None,
     where: str = "test",
+    floors: Collection[str] = (),
 ) -> list[Comparison]:
     """See above. `difference` makes two settings alike, by default DIFFERENCE; `most_seeds`: how many seeds of a
-    setting there may ever be; `where`: the name of the set that judges."""
-    names = [chosen, *(name for name in values if name != chosen)]
+    setting there may ever be; `where`: the name of the set that judges.
+
+    `floors` are compared with the chosen setting only, last, and are not among the pairs that are corrected for:
+    whatever is said of the chosen setting supposes that it beats each of them, so each test may have the whole level.
+    """
+    names = [chosen, *(name for name in values if name != chosen and name not in floors)]
     pairs, adjusted = corrected([values[name] for name in names])
     listed = [i for i, (a, _) in enumerate(pairs) if len(names) <= _ALL_LISTED or a == 0]
     tested = int(np.isfinite(adjusted).sum())
@@ -155,6 +160,10 @@ def compare_all(
         a, b = (names[k] for k in pairs[i])
         p = float(adjusted[i]) if np.isfinite(adjusted[i]) else None
         found.append(_compare((a, b), values[a], values[b], p, asked))
+    for floor in (name for name in values if name in floors):
+        x, y = values[chosen], values[floor]
+        p = None if _about(x, y) == "this run" else float(p_of_difference(x, y, together))
+        found.append(_compare((chosen, floor), x, y, p, replace(asked, pairs=1)))
     return found
 
 

@@ -36,7 +36,7 @@ class Translation:
     """Of each of these tokens."""
     score: float
     """By which beam search ranks: the sum of these by lp(their number), and the coverage penalty. Of a text that was
-    drawn: the sum."""
+    drawn: the sum. A repetition penalty changes what is added up."""
     reason: Reason
 
 
@@ -132,11 +132,12 @@ def translate(
             begun, numbers = [[checkpoint.begin_id]] * len(rows), [first_row + row for row in rows]
             if isinstance(method, Beam):
                 wanted = None if prefixes is None else [prefixes[row] for row in rows]
-                searched = beam_search(read, begun, method, limits, wanted, numbers, device)
+                searched = beam_search(read, begun, method, limits, wanted, numbers, device, decoding.repetition)
                 for row, best in zip(rows, searched, strict=True):
                     found[row] = [_translation(checkpoint, one, one.score, decoding) for one in best]
                 continue
-            for row, one in zip(rows, generate(read, begun, method, limits, numbers, device=device), strict=True):
+            made = generate(read, begun, method, limits, numbers, None, device, decoding.repetition)
+            for row, one in zip(rows, made, strict=True):
                 found[row] = [_translation(checkpoint, one, sum(one.log_probabilities), decoding)]
     return found
 

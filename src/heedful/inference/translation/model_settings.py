@@ -1,12 +1,13 @@
 """How a model is meant to be decoded: what its directory says, checked."""
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from heedful.checkpoints.config import shown
 from heedful.checkpoints.translators import TranslatorCheckpoint
-from heedful.checkpoints.translators.checkpoint import NEUTRAL
+from heedful.checkpoints.translators.checkpoint import NEUTRAL, REPETITION, SETTINGS
 from heedful.decoding.settings import STEEPEST, Stopping
 from heedful.errors import RequestError
 
@@ -28,6 +29,8 @@ class ModelSettings:
     renormalize_logits: bool = False
     forced_eos_token_id: int | list[int] | None = None
     eos_token_id: int | list[int] | None = None
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
 
     @property
     def most(self) -> int:
@@ -48,10 +51,11 @@ class ModelSettings:
 def read_settings(checkpoint: TranslatorCheckpoint, overruled: Collection[str] = ()) -> ModelSettings:
     """What decoding could not do is refused, with the file and the key that say it, unless the caller's own wishes
     overrule it."""
-    said = {key: value for key in _CHECKS if (value := checkpoint.setting(key)) is not None}
+    said = {key: value for key in SETTINGS if (value := checkpoint.setting(key)) is not None}
     # as in `transformers`, what config.json may hold of these is read only where there is no generation_config.json
-    others = checkpoint.generation or {key: checkpoint.setting(key) for key in NEUTRAL}
-    said |= {key: others[key] for key in NEUTRAL if key not in overruled and others.get(key) is not None}
+    keys = [key for key in (*REPETITION, *NEUTRAL) if key not in overruled]
+    others = checkpoint.generation or {key: checkpoint.setting(key) for key in keys}
+    said |= {key: others[key] for key in keys if others.get(key) is not None}
     for key, value in said.items():
         if wrong := _CHECKS[key](value, checkpoint) if key in _CHECKS else _not_neutral(key, value):
             raise RequestError(
@@ -72,9 +76,12 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or isinstance(value, float)
+
+
 def _length_penalty(value: Any, _: TranslatorCheckpoint) -> str:
-    number = _is_whole(value) or isinstance(value, float)
-    return "" if number and abs(value) <= STEEPEST else f"is not a number from −{STEEPEST} to {STEEPEST}"
+    return "" if _is_number(value) and abs(value) <= STEEPEST else f"is not a number from −{STEEPEST} to {STEEPEST}"
 
 
 def _early_stopping(value: Any, _: TranslatorCheckpoint) -> str:
@@ -122,4 +129,6 @@ _CHECKS: Mapping[str, Check] = {
     "renormalize_logits": _true_or_false,
     "forced_eos_token_id": _end("be forced"),
     "eos_token_id": _end("end a translation"),
+    "repetition_penalty": lambda value, _: "" if _is_number(value) and 0 < value < math.inf else "is not above 0",
+    "no_repeat_ngram_size": _whole(0),
 }

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from heedful.checkpoints.translators import TranslatorCheckpoint
-from heedful.decoding.settings import Beam, Limits, Sampling, Stopping
+from heedful.checkpoints.translators.checkpoint import REPETITION
+from heedful.decoding.settings import Beam, Limits, Repetition, Sampling, Stopping
 from heedful.errors import RequestError
 from heedful.inference.translation.model_settings import ModelSettings, read_settings
 from heedful.inference.translation.target_reader import Rules
@@ -34,6 +35,8 @@ class Wanted:
     seed: int = 0
     coverage: float = 0.0
     stopping: Stopping | None = None
+    repetition_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Decoding:
     method: Sampling | Beam
     limits: Limits
     rules: Rules
+    repetition: Repetition
     longest_source: int
     """Tokens, the end token included."""
 
@@ -78,24 +82,29 @@ def decide(checkpoint: TranslatorCheckpoint, wanted: Wanted) -> Decoding:
     with _callers_names():
         limits = Limits(most, least, frozenset([end_id]))
         method = _method(said, wanted)
+        repetition = _repetition(said, wanted)
     forced = said.forced_eos_token_id is not None
     if forced:  # as in `transformers`, an end that is forced comes whatever the least length is
         limits = replace(limits, min_new_tokens=min(least, most - 1))
     if isinstance(checkpoint.model, DecoderOnly):
         longest_source = min(longest_source, checkpoint.model.shape.longest - most)
     banned, end_after = _banned(checkpoint, said), 0
-    if said.renormalize_logits:  # what cannot come yet leaves its probability to the others, the end included
+    if said.renormalize_logits and repetition.active and isinstance(method, Beam):
+        method, banned = replace(method, banned=banned, renormalise=True), frozenset()
+    elif said.renormalize_logits:  # what cannot come yet leaves its probability to the others, the end included
         end_after = limits.min_new_tokens
     elif isinstance(method, Beam):
         method, banned = replace(method, banned=banned), frozenset()
-    return Decoding(method, limits, Rules(banned, end_id, end_after, most - 1 if forced else None), longest_source)
+    rules = Rules(banned, end_id, end_after, most - 1 if forced else None)
+    return Decoding(method, limits, rules, repetition, longest_source)
 
 
 def _overruled(wanted: Wanted) -> frozenset[str]:
     """The model's settings that mean nothing where the caller says how tokens are chosen."""
+    given = {key for key in REPETITION if getattr(wanted, key) is not None}
     if any(value is not None for value in (wanted.temperature, wanted.top_k, wanted.top_p)):
-        return frozenset({"do_sample", "num_beam_groups", "diversity_penalty"})
-    return frozenset({"do_sample"} if wanted.beam is not None else ())
+        return frozenset({"do_sample", "num_beam_groups", "diversity_penalty", *given})
+    return frozenset({*given, *(["do_sample"] if wanted.beam is not None else [])})
 
 
 @contextlib.contextmanager
@@ -129,6 +138,13 @@ def _method(said: ModelSettings, wanted: Wanted) -> Sampling | Beam:
     penalty = said.length_penalty if wanted.length_penalty is None else wanted.length_penalty
     stopping = said.stopping if wanted.stopping is None else wanted.stopping
     return Beam(width, wanted.n_best, penalty, coverage_penalty=wanted.coverage, stopping=stopping)
+
+
+def _repetition(said: ModelSettings, wanted: Wanted) -> Repetition:
+    penalty, size = wanted.repetition_penalty, wanted.no_repeat_ngram_size
+    return Repetition(
+        said.repetition_penalty if penalty is None else penalty, said.no_repeat_ngram_size if size is None else size
+    )
 
 
 def _banned(checkpoint: TranslatorCheckpoint, said: ModelSettings) -> frozenset[int]:

@@ -91,6 +91,8 @@ class Translator(Named):
         stopping: Stopping | None = None,
         batch_size: int = _BATCH,
         batch_tokens: int = _TOKENS,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram_size: int | None = None,
     ) -> Translated:
         """Translate each text, in their order. How they fall into batches does not change the translations; an empty
         text stays empty.
@@ -99,18 +101,22 @@ class Translator(Named):
         scores, `length_penalty`, `coverage` and `stopping` are as `heedful.decoding.settings.Beam` says. With a
         `temperature`, `top_k` or `top_p` tokens are drawn instead, by (seed, row, token number) alone. A translation
         has at most `max_length` tokens, its end token included, and does not end before `min_length`. `prefix`: how
-        every translation begins, or each.
+        every translation begins, or each. `repetition_penalty` above 1 makes tokens of the translation less likely to
+        come again, and no sequence of `no_repeat_ngram_size` tokens occurs twice in it, as in Hugging Face's
+        `generate`.
 
         What is not given is as the model's own settings say (generation_config.json or config.json: num_beams,
         length_penalty, early_stopping, max_length, min_length, max_new_tokens, min_new_tokens, bad_words_ids,
-        renormalize_logits, forced_eos_token_id), else 5 beams, a penalty of 1 and 256 tokens. Two of Hugging Face's
-        habits are not taken over unless the settings ask for them: its default rule to stop ("heuristic" here) can miss
-        better texts, and its max_length counts the start token, so that one less is meant here.
+        renormalize_logits, forced_eos_token_id, repetition_penalty, no_repeat_ngram_size), else 5 beams, a penalty of 1
+        and 256 tokens. Two of Hugging Face's habits are not taken over unless the settings ask for them: its default
+        rule to stop ("heuristic" here) can miss better texts, and its max_length counts the start token, so that one
+        less is meant here.
         """
         rows = list_texts(texts, "translate", pairs=False)
         wanted = Wanted(
-            beam, n_best, length_penalty, max_length, min_length, temperature, top_k, top_p, seed, coverage, stopping
-        )
+            beam, n_best, length_penalty, max_length, min_length, temperature, top_k, top_p, seed, coverage, stopping,
+            repetition_penalty, no_repeat_ngram_size,
+        )  # fmt: skip
         decoding = decide(self.checkpoint, wanted)
         for name, value in (("batch_size", batch_size), ("batch_tokens", batch_tokens)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -125,8 +131,8 @@ class Translator(Named):
             return None
         if not hasattr(decoding.method, "width"):
             raise RequestError("prefix needs beam search; leave temperature, top_k and top_p out (beam=1 is greedy).")
-        given = [prefix] * rows if isinstance(prefix, str) else list(prefix)
-        if len(given) != rows or not all(isinstance(text, str) for text in given):
+        given = [prefix] * rows if isinstance(prefix, str) else list_texts(prefix, "translate", "prefixes", pairs=False)
+        if len(given) != rows:
             raise RequestError(f"prefix is neither one text nor a list of {rows}, one for each text.")
         tokenizer = self.tokenizers.target
         ids = tokenizer.plain(given)

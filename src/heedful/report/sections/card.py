@@ -51,13 +51,16 @@ def card(c: Comparison) -> Card | None:
     lines += [("It costs", text, "") for text in [_cost(chosen)] if text]
     more = mapping(c.statistics, "how_many_more").get("sentence")
     lines += [("How many more?", str(more), "")] if more else []
+    never = _never_predicted(c, chosen)
+    lines += [("Mind", never, "warning")] if never else []
     warned = [check.name for check in checks(c) if check.state == "warns" and not check.name.startswith("against ")]
+    warned = [name for name in warned if not (never and name == "classes never found")]
     if warned:
-        lines.append(("Mind", f"{'; '.join(dict.fromkeys(warned))} (see Checks).", "warning"))
-    above = _better(c)
+        lines.append(("" if never else "Mind", f"{'; '.join(dict.fromkeys(warned))} (see Checks).", "warning"))
+    above, unbeaten = _better(c), _unbeaten(c)
     kept = (c.study.directory / "best").is_dir()
     if kept:
-        lines.append(("The model", "is in best/." if above else "is in best/, ready to use.", ""))
+        lines.append(("The model", "is in best/." if above or unbeaten else "is in best/, ready to use.", ""))
     note = "the best on dev" if _tried(c) > 1 else "the only setting"
     level = [title_of(s.name) for s in c.scored if s is not chosen and _level(s, chosen)]
     note += f", level with {', '.join(level)}" if level else ""
@@ -67,6 +70,8 @@ def card(c: Comparison) -> Card | None:
     if above:  # what is better cannot be used: it is no model here
         title = f"{title_of(chosen.name)} is not good enough yet"
         note = f"{note} that is a model; {above}"
+    elif unbeaten:
+        title = f"{title_of(chosen.name)} is not shown to beat {unbeaten}"
     return Card(title, note, tuple(lines), _command(c) if kept else "")
 
 
@@ -91,6 +96,47 @@ def _better(c: Comparison) -> str:
             return f"{title_of(other.name)} is clearly ahead in this run"
         if (ahead := _ahead(c, row)) is not None and ahead <= 0:
             return f"{title_of(other.name)} is {'ahead of' if ahead else 'level with'} it on {c.split}"
+    return _better_untested(c)
+
+
+def _better_untested(c: Comparison) -> str:
+    """The same of baselines that were not compared with it: by their scores."""
+    ours = number(c.expected(str(c.chosen)), "mean")
+    for name, scores in c.baselines(c.split, c.metric.name).items() if c.split and ours is not None else ():
+        theirs = scores["mean"]
+        if theirs is not None and ours is not None and not c.metric.better(ours, theirs):
+            return f"{title_of(name)} is {'level with' if ours == theirs else 'ahead of'} it on {c.split}"
+    return ""
+
+
+def _unbeaten(c: Comparison) -> str:
+    """The first baseline that is no model and that the chosen setting is not shown to beat: by a test, or where one
+    seed forbids it, beyond what other examples would change. "" if there is none."""
+    models = _models(c)
+    for other in c.scored:
+        row = c.against(other.name)
+        if other in models or not row or row.get("better") == "a":
+            continue
+        ends = [c.metric.sign * end for key in ("low", "high") if (end := number(row, key)) is not None]
+        if number(row, "p_corrected") is not None or len(ends) < 2 or min(ends) <= 0:
+            return title_of(other.name)
+    return ""
+
+
+def _never_predicted(c: Comparison, chosen: Setting) -> str:
+    """The classes that occur and that the model in best/ predicts for no example; "" if there are none."""
+    seed = str(mapping(c.study.facts, "chosen").get("seed"))
+    for run in [*(run for run in chosen.runs if run.seed == seed), *chosen.runs][:1]:
+        scores = run.scores().get(c.split or "", {})
+        labels, confusion = list(mapping(scores, "per_class")), scores.get("confusion")
+        rows: list[Any] = confusion if isinstance(confusion, list) and len(confusion) == len(labels) else [None]
+        if all(isinstance(row, list) and len(row) == len(labels) for row in rows):
+            columns = list(zip(*rows, strict=True))
+            lost = [label for k, label in enumerate(labels) if any(rows[k]) and not any(columns[k])]
+            more = [f"{len(lost) - MOST_NAMED} more"] if len(lost) > MOST_NAMED else []
+            named = listed([f"“{label}”" for label in lost[:MOST_NAMED]] + more)
+            count = f" ({len(lost)} of {len(labels)} classes)" if len(labels) > 2 else ""
+            return f"It never predicts {named}{count} on {c.split}." if lost else ""
     return ""
 
 
@@ -151,8 +197,9 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
     others = [s for s in c.scored if s.baseline and s is not chosen]
     if not others and not chosen.baseline:
         return [_untested_baseline(c, chosen)]
-    lines: list[Line] = []
-    for other in others:
+    models, lines = _models(c), list[Line]()
+    beaten = [s for s in others if s not in models and c.against(s.name).get("better") == "a"]
+    for other in (s for s in others if s not in beaten[1:]):  # who beats one guess beats those that score less
         row, name = c.against(other.name), title_of(other.name)
         found = _found(c, row)
         place = directory_of(other)
