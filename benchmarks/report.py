@@ -18,12 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "report"))
-
-from large_samples import make_comparison, make_search
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from heedful.report.run import write_run_report
 from heedful.report.study import write_reports, write_study_report
+from tests.support.large_samples import make_comparison, make_search
 
 WATCH = """
 Object.defineProperty(window, "vegaEmbed", {

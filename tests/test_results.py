@@ -18,8 +18,8 @@ import heedful
 from heedful.report.facts.comparison import compare
 from heedful.report.sections.card import card
 from heedful.storage.runs import read_study
-from report.report_samples import make_run, make_study, write_json
-from training_samples import DEFAULTS, sentences, write_data, write_tiny
+from tests.support.report_samples import make_run, make_study, write_json
+from tests.support.training_samples import DEFAULTS, sentences, write_data, write_tiny
 
 NASTY = "<script>alert(1)</script>"
 

@@ -22,10 +22,9 @@ from typing import Any
 
 import torch
 import transformers
+from adapters import AutoAdapterModel
 from adapters.composition import Average, Fuse, Stack
 from safetensors.torch import load_file
-
-from adapters import AutoAdapterModel
 
 TOLERANCE = 1e-5
 

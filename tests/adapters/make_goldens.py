@@ -29,15 +29,14 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import adapters
 import torch
 import transformers
+from adapters import AutoAdapterModel, DoubleSeqBnConfig, LoRAConfig, ParBnConfig, SeqBnConfig
 from adapters.composition import Average, Fuse, Stack
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, DistilBertConfig, GPT2Config, RobertaConfig
-
-import adapters
-from adapters import AutoAdapterModel, DoubleSeqBnConfig, LoRAConfig, ParBnConfig, SeqBnConfig
 
 GOLDENS = Path(__file__).parent / "goldens"
 LABELS = {0: "bad", 1: "so-so", 2: "good"}

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import heedful
-from adapter_samples import GOLDENS
 from heedful.checkpoints.adapters import open_adapter, put_adapter
 from heedful.checkpoints.directory import read_model
 from heedful.cli.main import app
@@ -21,7 +20,8 @@ from heedful.studies.parts import StudyPlan
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.training.run import execute
-from training_samples import tiny_recipe, write_data, write_tiny
+from tests.support.adapter_samples import GOLDENS
+from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
 Ask = Callable[..., str]
 

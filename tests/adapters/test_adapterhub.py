@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from adapter_samples import FAMILY_BASES
 from heedful.checkpoints import adapterhub
 from heedful.checkpoints.adapter_heads import find_head, put_head
 from heedful.checkpoints.adapters import open_adapter, put_adapter, put_fusion
@@ -22,6 +21,7 @@ from heedful.models.batch import Batch
 from heedful.models.composition import Average, Composition, Fuse, Stack
 from heedful.models.transformer import Transformer
 from heedful.nn.adapters import Fusion
+from tests.support.adapter_samples import FAMILY_BASES
 
 GOLDENS = Path(__file__).parent / "goldens"
 CASES = json.loads((GOLDENS / "cases.json").read_text())

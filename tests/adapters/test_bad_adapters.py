@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import heedful
-from adapter_samples import FAMILY_BASES, GOLDENS
 from heedful.errors import RequestError
+from tests.support.adapter_samples import FAMILY_BASES, GOLDENS
 
 BERT = GOLDENS / "bert"
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from adapter_samples import FAMILY_BASES, formula, their_inputs
 from heedful.checkpoints.directory import read_model
 from heedful.errors import RequestError
 from heedful.models.adapters import (
@@ -25,6 +24,7 @@ from heedful.models.adapters import (
 from heedful.models.batch import Batch
 from heedful.models.composition import Average, Composition, Fuse, Stack, names_of, parse_composition
 from heedful.models.transformer import Transformer
+from tests.support.adapter_samples import FAMILY_BASES, formula, their_inputs
 
 NAMES = st.text(st.characters(codec="utf-8", categories=("L", "N"), include_characters="-_@/+"), min_size=1, max_size=9)
 

@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import heedful
-from adapter_samples import FAMILY_BASES, GOLDENS
 from heedful.checkpoints import hub
 from heedful.errors import RequestError
 from heedful.probes.attention.look import look
@@ -20,8 +19,9 @@ from heedful.recipes.reading import make_recipe
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.training.run import execute
-from task_samples import tasks_recipe, write_tasks
-from training_samples import sentences, tiny_recipe, write_data, write_family
+from tests.support.adapter_samples import FAMILY_BASES, GOLDENS
+from tests.support.task_samples import tasks_recipe, write_tasks
+from tests.support.training_samples import sentences, tiny_recipe, write_data, write_family
 
 TEXTS = [text for text, _ in sentences(6, seed=3)]
 BERT = GOLDENS / "bert"

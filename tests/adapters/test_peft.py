@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import heedful
-from adapter_samples import CLASSIFIERS, base_with_head, formula, their_inputs
 from heedful.checkpoints.adapters import open_adapter, put_adapter
 from heedful.checkpoints.directory import read_model
 from heedful.errors import RequestError
 from heedful.models.adapters import activate, merge, unmerge
+from tests.support.adapter_samples import CLASSIFIERS, base_with_head, formula, their_inputs
 
 peft = pytest.importorskip("peft")
 

@@ -12,8 +12,8 @@ from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
-from task_samples import tasks_recipe, write_tasks
-from training_samples import write_tiny
+from tests.support.task_samples import tasks_recipe, write_tasks
+from tests.support.training_samples import write_tiny
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from heedful.studies.plan import plan_comparison
 from heedful.studies.study import run_study
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
-from training_samples import read_log, sentences, tiny_recipe, write_data, write_family
+from tests.support.training_samples import read_log, sentences, tiny_recipe, write_data, write_family
 
 TEXTS = [text for text, _ in sentences(9, seed=3)]
 TUNINGS: dict[str, dict[str, Any]] = {

@@ -17,13 +17,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from checkpoint_samples import assert_same, fingerprint, make_checkpoint, names_in
 
 from heedful.checkpoints import directory
 from heedful.checkpoints.directory import Checkpoint, read_model, write_model
 from heedful.errors import RequestError, WorkError
 from heedful.storage import directories
 from heedful.storage.directories import replace_directory
+from tests.support.checkpoint_samples import assert_same, fingerprint, make_checkpoint, names_in
 
 
 @pytest.fixture

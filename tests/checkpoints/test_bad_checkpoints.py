@@ -8,10 +8,7 @@ import sys
 import warnings
 from pathlib import Path
 
-import bad_directories
-import bad_weights
 import pytest
-from checkpoint_samples import CONFIG, FAMILY_NAMES, HEADS_FILE, WEIGHTS, edit_config, fingerprint, make_good
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +16,16 @@ import heedful
 from heedful.checkpoints.directory import read_model
 from heedful.cli.main import main
 from heedful.errors import RequestError
+from tests.support import bad_directories, bad_weights
+from tests.support.checkpoint_samples import (
+    CONFIG,
+    FAMILY_NAMES,
+    HEADS_FILE,
+    WEIGHTS,
+    edit_config,
+    fingerprint,
+    make_good,
+)
 
 CASES = [*bad_weights.CASES, *bad_directories.CASES]
 LONGEST = 1000

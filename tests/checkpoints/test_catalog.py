@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_caller import Caller, assert_refused
-from checkpoint_samples import CONFIG, WEIGHTS, fingerprint, make_good, names_in
 
 from heedful.checkpoints import catalog, finding
 from heedful.errors import RequestError, WorkError
-from hub_server import Hub, Repository, serve
+from tests.support.checkpoint_caller import Caller, assert_refused
+from tests.support.checkpoint_samples import CONFIG, WEIGHTS, fingerprint, make_good, names_in
+from tests.support.hub_server import Hub, Repository, serve
 
 GET = """
 import json, sys

@@ -11,7 +11,20 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from checkpoint_samples import (
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import heedful
+from heedful.checkpoints.dialect import SLOTS
+from heedful.checkpoints.directory import Checkpoint, read_model, stored_tensors, write_model
+from heedful.checkpoints.families import FAMILIES, family_of
+from heedful.checkpoints.heads import NewHead, make_head
+from heedful.errors import RequestError
+from heedful.models.batch import Batch
+from heedful.models.shape import NAMED_SHAPES
+from heedful.models.transformer import Transformer
+from tests.support import peers
+from tests.support.checkpoint_samples import (
     ABSENT,
     CONFIG,
     FAMILY_NAMES,
@@ -30,19 +43,6 @@ from checkpoint_samples import (
     shard,
     states,
 )
-from safetensors.torch import load_file, save_file
-from torch import Tensor
-
-import heedful
-import peers
-from heedful.checkpoints.dialect import SLOTS
-from heedful.checkpoints.directory import Checkpoint, read_model, stored_tensors, write_model
-from heedful.checkpoints.families import FAMILIES, family_of
-from heedful.checkpoints.heads import NewHead, make_head
-from heedful.errors import RequestError
-from heedful.models.batch import Batch
-from heedful.models.shape import NAMED_SHAPES
-from heedful.models.transformer import Transformer
 
 BASES = [c for c in peers.cases() if c.name == f"{c.family}-{c.head or 'body'}"]
 PREFIX = {name: family.prefix for name, family in FAMILIES.items()}

@@ -10,7 +10,20 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from checkpoint_samples import (
+from safetensors.torch import load_file
+
+import heedful
+from heedful.checkpoints.directory import Checkpoint, read_model, write_model
+from heedful.checkpoints.families import FAMILIES, family_of
+from heedful.checkpoints.heads import NewHead
+from heedful.checkpoints.hub import choose_files
+from heedful.cli.inspect import describe
+from heedful.cli.main import main
+from heedful.errors import RequestError
+from heedful.models.batch import Batch
+from heedful.models.shape import NAMED_SHAPES, Head
+from heedful.models.transformer import Transformer
+from tests.support.checkpoint_samples import (
     CONFIG,
     FAMILY_NAMES,
     HEADS_FILE,
@@ -25,19 +38,6 @@ from checkpoint_samples import (
     read_config,
     states,
 )
-from safetensors.torch import load_file
-
-import heedful
-from heedful.checkpoints.directory import Checkpoint, read_model, write_model
-from heedful.checkpoints.families import FAMILIES, family_of
-from heedful.checkpoints.heads import NewHead
-from heedful.checkpoints.hub import choose_files
-from heedful.cli.inspect import describe
-from heedful.cli.main import main
-from heedful.errors import RequestError
-from heedful.models.batch import Batch
-from heedful.models.shape import NAMED_SHAPES, Head
-from heedful.models.transformer import Transformer
 
 IDS = torch.tensor([[3, 7, 9, 5], [3, 8, 5, 6]])
 NATIVE = {"bert": "linear", "gpt2": "linear"} | dict.fromkeys(("roberta", "distilbert", "roformer"), "two-layer")

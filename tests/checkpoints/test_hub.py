@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoint_caller import Caller, assert_refused
-from checkpoint_samples import WEIGHTS, assert_same, make_good, shard
 from safetensors.torch import load_file
 
 import heedful
 from heedful.checkpoints.directory import read_model
 from heedful.errors import RequestError
-from hub_server import Hub, Repository, commit, serve
+from tests.support.checkpoint_caller import Caller, assert_refused
+from tests.support.checkpoint_samples import WEIGHTS, assert_same, make_good, shard
+from tests.support.hub_server import Hub, Repository, commit, serve
 
 NEEDED = ["config.json", "model.safetensors", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"]
 UNNEEDED = ["README.md", "pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "training_args.bin", "modeling_evil.py"]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoint_samples import CONFIG, HEADS_FILE, WEIGHTS, assert_same, edit_config, edit_tensors, formula
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -26,6 +25,15 @@ from heedful.models.transformer import Transformer
 from heedful.nn.activations import ACTIVATIONS
 from heedful.text import Tokenizer, character_tokenizer, train_bpe, train_wordpiece
 from heedful.text.characters import SPECIAL
+from tests.support.checkpoint_samples import (
+    CONFIG,
+    HEADS_FILE,
+    WEIGHTS,
+    assert_same,
+    edit_config,
+    edit_tensors,
+    formula,
+)
 
 FAMILY = FAMILIES["heedful"]
 TEXTS = ["ab cd", "hgfe  dcba", "b"]

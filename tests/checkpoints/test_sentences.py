@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoint_samples import FAMILY_NAMES, make_good
 
 import heedful
 from heedful.checkpoints.directory import read_model, write_model
 from heedful.checkpoints.heads import NewHead
+from tests.support.checkpoint_samples import FAMILY_NAMES, make_good
 
 TEXTS = ["ab cd", "h", "abcdefgh hgfedcba cdcd abab ef gh fe", "Aé ab"]
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import transformers
-from checkpoint_samples import make_good, names_in
 from safetensors import torch as torch_files
 from safetensors.numpy import load_file, save_file
 
@@ -23,6 +22,7 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import CLASS_METRICS, NUMBER_METRICS, Metric
 from heedful.evaluation.scores import score_classes, score_numbers
 from heedful.evaluation.tfidf import STRENGTHS, TfidfModel, _folds, fit_tfidf
+from tests.support.checkpoint_samples import make_good, names_in
 
 CUES = ["dull film 映画", "bright film", "odd 😀 film", "never seen"]
 LABELS = ("bad", "good", "odd", "žádný")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-import peers
 from heedful.cli.inspect import wrap_dotted
 from heedful.models.shape import NAMED_SHAPES
-from in_process import answer
+from tests.support import peers
+from tests.support.in_process import answer
 
 
 def heedful(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

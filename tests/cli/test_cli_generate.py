@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import heedful
-import peers
-from generation_samples import write_language_model
 from heedful.checkpoints.tfidf import write_tfidf
 from heedful.cli.main import main
 from heedful.cli.show import without_controls
 from heedful.decoding import generate as decoding
 from heedful.evaluation.metrics import CLASS_METRICS
 from heedful.evaluation.tfidf import fit_tfidf
+from tests.support import peers
+from tests.support.generation_samples import write_language_model
 
 Said = pytest.CaptureFixture[str]
 

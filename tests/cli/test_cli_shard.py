@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import heedful
-from corpus_samples import corpus_recipe, documents, write_text
 from heedful.cli.main import main
 from heedful.data.corpus.shards import Corpus
 from heedful.errors import RequestError
@@ -15,7 +14,8 @@ from heedful.objectives import sharding
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
-from training_samples import write_tiny
+from tests.support.corpus_samples import corpus_recipe, documents, write_text
+from tests.support.training_samples import write_tiny
 
 Said = pytest.CaptureFixture[str]
 

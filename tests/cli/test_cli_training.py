@@ -22,7 +22,7 @@ from heedful.studies.parts import StudyPlan
 from heedful.studies.plan import plan_comparison, plan_recipe
 from heedful.studies.study import free_place, run_study
 from heedful.text.training import train_wordpiece
-from in_process import answer
+from tests.support.in_process import answer
 
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

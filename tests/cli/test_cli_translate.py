@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 import heedful
-import translator_samples as samples
 from heedful.checkpoints.translators import write_translator
 from heedful.cli import translate as verb
 from heedful.cli.main import main
 from heedful.inference.translation import input_lines
+from tests.support import translator_samples as samples
 
 Said = pytest.CaptureFixture[str]
 LINES = ["the cat sat", "", "a dog ran", "the dog sat on a mat", "a mat"]
@@ -358,7 +358,7 @@ def test_refusals(
 
 
 def test_other_models_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said, file: Path) -> None:
-    from generation_samples import write_language_model
+    from tests.support.generation_samples import write_language_model
 
     write_language_model(tmp_path / "language")
     assert run(monkeypatch, tmp_path / "language", file) == 2

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import typer
 
-from attention_samples import TEXTS, Small, make_small
 from heedful.cli.probe_attention import attention, free_file
 from heedful.errors import RequestError, WorkError
 from heedful.inference import loading
+from tests.support.attention_samples import TEXTS, Small, make_small
 
 app = typer.Typer()
 app.command("attention")(attention)

@@ -14,8 +14,8 @@ from heedful.cli.main import main
 from heedful.probing import find_subjects
 from heedful.studies.plan import plan_comparison
 from heedful.studies.study import run_study
-from stereotype_samples import STEREOSET
-from training_samples import write_csv, write_data, write_tiny
+from tests.support.stereotype_samples import STEREOSET
+from tests.support.training_samples import write_csv, write_data, write_tiny
 
 PAIRS = [
     (f"he is {what} {thing}", f"she is {what} {thing}", thing, what)

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
-from awful_files import CASES, GOOD, Case
 
 from heedful.data.examples import load_dataset
 from heedful.data.files import columns_of, read_rows
 from heedful.errors import RequestError
+from tests.support.awful_files import CASES, GOOD, Case
 
 
 def test_there_are_enough_and_names_differ() -> None:

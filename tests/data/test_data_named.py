@@ -11,11 +11,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from huggingface_hub import errors
-from small_folder import lines, make_folder
 
 from heedful.data.examples import load_dataset
 from heedful.data.named import NAMED, where_from
 from heedful.errors import RequestError, WorkError
+from tests.support.small_folder import lines, make_folder
 
 
 @pytest.fixture

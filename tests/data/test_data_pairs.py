@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pair_files import PAIRS, jsonl, parquet, text_files, tsv, zipped_files
 
 from heedful.data.aligned.filters import LONGEST, Filters, count_words, filter_pairs
 from heedful.data.aligned.loading import load_pairs
@@ -20,6 +19,7 @@ from heedful.data.files import read_rows
 from heedful.data.pig_latin import translate as pig_latin_of
 from heedful.data.pig_latin import words
 from heedful.errors import RequestError
+from tests.support.pair_files import PAIRS, jsonl, parquet, text_files, tsv, zipped_files
 
 SIDES = {"source": "en", "target": "de"}
 INSIDE = {"source": "translation.en", "target": "translation.de"}

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pair_files import text_files
 from test_data_named import Hub, hub
 
 from heedful import plugins
@@ -20,6 +19,7 @@ from heedful.objectives.protocol import Objective
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore
+from tests.support.pair_files import text_files
 
 __all__ = ["hub"]
 

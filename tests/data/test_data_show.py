@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_folder import make_folder
 from typer.testing import CliRunner
 
 from heedful.cli.data import app
 from heedful.data.named import NAMED
+from tests.support.small_folder import make_folder
 
 
 def run(*arguments: str) -> str:

@@ -8,8 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_samples import AttendingModel, PrefixModel, Request, Text, all_texts, plain_beam
-from generation_samples import Chain, Last
 from heedful import RequestError
 from heedful.decoding.beam import beam_search
 from heedful.decoding.candidates import likeliest, rank
@@ -17,6 +15,8 @@ from heedful.decoding.coverage import SourceWeights
 from heedful.decoding.finished import Finished, Hypothesis
 from heedful.decoding.generate import generate
 from heedful.decoding.settings import Beam, Limits, Sampling, choose_method
+from tests.support.beam_samples import AttendingModel, PrefixModel, Request, Text, all_texts, plain_beam
+from tests.support.generation_samples import Chain, Last
 
 PENALTIES = st.sampled_from([-2.0, -1.0, -0.3, 0.0, 0.6, 1.0, 2.0, 5.0]) | st.floats(-3, 3)
 

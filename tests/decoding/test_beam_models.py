@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from beam_samples import Request, plain_beam
-from generation_samples import PROMPTS, WIRINGS, make_model
 from heedful.decoding.beam import beam_search
 from heedful.decoding.finished import Hypothesis
 from heedful.decoding.generate import generate
@@ -12,6 +10,8 @@ from heedful.decoding.settings import Beam, Limits, Sampling
 from heedful.models.batch import Batch
 from heedful.models.next_token import NextToken
 from heedful.models.transformer import Transformer
+from tests.support.beam_samples import Request, plain_beam
+from tests.support.generation_samples import PROMPTS, WIRINGS, make_model
 
 BEAMS = [Beam(4, 3, 0.0), Beam(3, 2, 1.0, "gnmt"), Beam(5, 5, -0.7), Beam(4, 2, 2.0, stopping="heuristic")]
 STOP = frozenset({4, 12, 13})

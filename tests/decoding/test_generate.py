@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from generation_samples import PROMPTS, WIRINGS, Chain, make_model
 from heedful import RequestError
 from heedful.decoding.generate import Continuation, choose, generate
 from heedful.decoding.settings import Limits, Sampling
 from heedful.models.batch import Batch
 from heedful.models.next_token import NextToken
 from heedful.models.transformer import Transformer
+from tests.support.generation_samples import PROMPTS, WIRINGS, Chain, make_model
 
 SAMPLINGS = [Sampling(0.0), Sampling(1.0, seed=3), Sampling(1.4, top_k=9, top_p=0.9, seed=4)]
 

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
-from generation_samples import PROMPTS, make_model
 from heedful.decoding.beam import beam_search
 from heedful.decoding.generate import generate
 from heedful.decoding.repetition import discourage, repeating
 from heedful.decoding.settings import Beam, Limits, Repetition, Sampling
 from heedful.errors import RequestError
 from heedful.models.next_token import NextToken
+from tests.support.generation_samples import PROMPTS, make_model
 
 IDS = st.lists(st.integers(0, 6), min_size=1, max_size=12)
 STRONG = [Repetition(1.5), Repetition(0.6), Repetition(ngram_size=2), Repetition(1.3, 1)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmark_modules import load_benchmark
+from tests.support.benchmark_modules import load_benchmark
 
 pytestmark = pytest.mark.full
 

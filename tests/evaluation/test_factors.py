@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmark_modules import load_benchmark
 from heedful.evaluation.statistics import crossed
 from heedful.evaluation.statistics.crossed import SeedsByExamples, Variance, p_value, pooled, variance_of_score
 from heedful.evaluation.statistics.factors import (
@@ -27,6 +26,7 @@ from heedful.evaluation.statistics.factors import (
     visible,
 )
 from heedful.evaluation.statistics.size import holm
+from tests.support.benchmark_modules import load_benchmark
 
 Floats = npt.NDArray[np.float64]
 Levels = dict[str, npt.NDArray[np.int64]]

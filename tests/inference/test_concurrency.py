@@ -13,12 +13,12 @@ import pytest
 import torch
 
 import heedful
-import translator_samples
-from adapter_samples import formula
 from heedful.inference.translation.translator import Translator
 from heedful.models.adapters import BottleneckShape, LowRankShape, add_adapter
 from heedful.models.transformer import evaluating
-from training_samples import write_tiny
+from tests.support import translator_samples
+from tests.support.adapter_samples import formula
+from tests.support.training_samples import write_tiny
 
 TEXTS = ["a lovely film", "the plot is thin", "dull", "a warm gem of a long film", "not this again"]
 SOURCES = ["the cat sat on the mat", "a dog", "the dog sat on a cat", "mat"]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import heedful
-import peers
-from generation_samples import write_language_model
 from heedful import RequestError
 from heedful.decoding.beam import beam_search
 from heedful.decoding.settings import Beam
 from heedful.inference.generation import TextGenerator
 from heedful.inference.model import Model
 from heedful.models.next_token import NextToken
+from tests.support import peers
+from tests.support.generation_samples import write_language_model
 
 PROMPTS = ["the man", "h", "he\nthe", "東京 🙂", "", " the the the man he he he"]
 

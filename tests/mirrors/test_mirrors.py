@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from mirror_samples import write_study
 
 import heedful.report.study  # noqa: F401 (before what it imports is replaced for a while)
 from heedful.cli.report import report
@@ -14,7 +13,8 @@ from heedful.errors import RequestError
 from heedful.mirrors.runs import mirrored
 from heedful.report.facts.points import dotted, finals, points
 from heedful.storage.runs import read_run
-from report.report_samples import make_run, write_json
+from tests.support.mirror_samples import write_study
+from tests.support.report_samples import make_run, write_json
 
 
 def test_points_leave_away_what_is_not_a_number(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mirror_samples import go_on, series, write_study
 
 from heedful.errors import RequestError
 from heedful.mirrors.mlflow import to_mlflow
-from report.report_samples import make_run, make_study, write_json
+from tests.support.mirror_samples import go_on, series, write_study
+from tests.support.report_samples import make_run, make_study, write_json
 
 for package in ("mlflow", "sqlalchemy", "alembic"):
     pytest.importorskip(package)

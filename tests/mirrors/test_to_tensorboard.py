@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mirror_samples import go_on, series, write_study
 
 from heedful.errors import RequestError
 from heedful.mirrors.tensorboard import to_tensorboard
-from report.report_samples import make_run
+from tests.support.mirror_samples import go_on, series, write_study
+from tests.support.report_samples import make_run
 
 pytest.importorskip("tensorboard")
 

@@ -1,9 +1,9 @@
 """Every test here may use the kinds of attention that the tests define."""
 
 import pytest
-from wirings import synthesizer
 
 from heedful.models.kinds import ATTENTION_KINDS, AttentionKind
+from tests.support.wirings import synthesizer
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@
 import json
 
 import torch
-from test_models import GOLDENS, SHAPES, formula_model
 
 from heedful.models.batch import Batch
+from tests.support.formula_models import GOLDENS, SHAPES, formula_model
 
 if __name__ == "__main__":
     ids = torch.tensor([[7, 3, 49, 20, 11], [9, 30, 2, 5, 5]])

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
-from wirings import CAUSAL, WIRINGS, assert_close, draw, gradients, make_model
 
 from heedful.models.batch import Batch
 from heedful.models.body import Cache, Memory
 from heedful.models.transformer import Transformer
+from tests.support.wirings import CAUSAL, WIRINGS, assert_close, draw, gradients, make_model
 
 IDS = torch.tensor([[7, 3, 49, 20, 11, 2], [9, 30, 2, 5, 5, 44], [8, 8, 31, 12, 40, 6]])
 STEPS = [slice(0, 3), slice(3, 4), slice(4, 6)]

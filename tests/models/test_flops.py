@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_models import SHAPES
 from torch.utils.flop_counter import FlopCounterMode
 
 from heedful.models.batch import Batch
@@ -14,6 +13,7 @@ from heedful.models.kinds import ATTENTION_KINDS
 from heedful.models.shape import NAMED_SHAPES, Head, Shape
 from heedful.models.transformer import FIRST, Transformer
 from heedful.nn.blocks import REFERENCE
+from tests.support.formula_models import SHAPES
 
 KINDS = [kind for kind in ATTENTION_KINDS if kind != "synthesizer"]  # one of the tests alone, another in each layer
 

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from wirings import WIRINGS, assert_close, draw, gradients, make_model
 
 from heedful.models.batch import Batch, Packed, pack
 from heedful.models.body import Memory
 from heedful.models.shape import Shape
 from heedful.models.transformer import Transformer
+from tests.support.wirings import WIRINGS, assert_close, draw, gradients, make_model
 
 CPU = torch.device("cpu")
 TEXTS = [[7, 3, 9], [5, 6, 7, 8, 9, 10, 11], [4], [12, 13, 14, 15, 16], [20, 3], [9, 9, 9, 9]]

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_models import SMALL
-from wirings import CAUSAL, DECODER, WIRINGS, Synthesizer, assert_close, draw, gradients, make_model
 
 from heedful.models.batch import Batch
 from heedful.models.body import Memory
 from heedful.models.transformer import Transformer
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.blocks import REFERENCE
+from tests.support.formula_models import SMALL
+from tests.support.wirings import CAUSAL, DECODER, WIRINGS, Synthesizer, assert_close, draw, gradients, make_model
 
 IDS = torch.tensor([[7, 3, 49, 20, 11], [9, 30, 2, 5, 5], [8, 8, 31, 12, 40]])
 REAL = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0]], dtype=torch.bool)

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import heedful
-import peers
 from heedful.decoding.beam import beam_search
 from heedful.decoding.finished import Hypothesis
 from heedful.decoding.settings import Beam, Limits, Stopping
 from heedful.models.next_token import NextToken
+from tests.support import peers
 
 PROMPTS = [[5, 9, 2], [7], [3, 3, 8, 1, 10, 11, 4], [9, 0]]
 STOP, PAD, NEW = [4, 11], 1, 12

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import heedful
-from generation_samples import peer_tokenizer, write_language_model
 from heedful.inference.generation import TextGenerator
+from tests.support.generation_samples import peer_tokenizer, write_language_model
 
 PROMPTS = ["the man", "h", "he said: the the man", "  two\nlines ", "naïve 東京 🙂"]
 NEW = 24

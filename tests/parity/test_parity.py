@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import peers
 from heedful.checkpoints.directory import Checkpoint, read_model, stored_tensors, write_model
 from heedful.models.batch import Batch
 from heedful.nn.blocks import FUSED, REFERENCE, Kernels
+from tests.support import peers
 
 TOLERANCE = 1e-5
 CASES = peers.cases()

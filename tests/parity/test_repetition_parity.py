@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import heedful
-from generation_samples import write_language_model
 from heedful.errors import RequestError
 from heedful.inference.generation import TextGenerator
 from heedful.inference.translation.translator import Translator
-from in_process import answer
-from marian_samples import SOURCES, make_peer, save_peer
+from tests.support.generation_samples import write_language_model
+from tests.support.in_process import answer
+from tests.support.marian_samples import SOURCES, make_peer, save_peer
 
 PROMPTS = ["the man", "h", "he said: the the man", "  two\nlines ", "the the the the man man"]
 OPTIONS = [

@@ -18,7 +18,7 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import assemble, read_objective
 from heedful.tuning.protocol import DevScore
-from training_samples import sentences, tiny_recipe, write_csv, write_family
+from tests.support.training_samples import sentences, tiny_recipe, write_csv, write_family
 
 TOLERANCE = 1e-5
 FAMILIES = ("bert", "roberta", "distilbert", "gpt2", "roformer")

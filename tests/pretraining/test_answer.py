@@ -22,8 +22,8 @@ from heedful.storage.shared import SharedStore
 from heedful.streams import Parts
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
-from killing import survive
-from question_samples import PLACES, SMALL, WORDS, write_people
+from tests.support.killing import survive
+from tests.support.question_samples import PLACES, SMALL, WORDS, write_people
 
 SEED = 7
 LATIN = "abcdefghijklmnopqrstuvwxyz"

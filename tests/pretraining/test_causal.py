@@ -11,7 +11,6 @@ import torch
 from transformers import GPT2LMHeadModel
 
 import heedful
-from corpus_samples import assert_packed_is_unpacked, corpus_recipe, documents, write_text
 from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
 from heedful.inference.generation import TextGenerator
@@ -21,8 +20,9 @@ from heedful.storage.shared import SharedStore
 from heedful.streams import Parts
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
-from killing import survive
-from training_samples import tiny_recipe, write_data, write_tiny
+from tests.support.corpus_samples import assert_packed_is_unpacked, corpus_recipe, documents, write_text
+from tests.support.killing import survive
+from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
 SEED = 7
 

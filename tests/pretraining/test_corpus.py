@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_samples import corpus_recipe, documents, write_text
 from heedful.data import disk
 from heedful.data.corpus import documents as reading
 from heedful.data.corpus import writing
@@ -31,8 +30,9 @@ from heedful.storage.shared import SharedStore
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_bpe
 from heedful.training.run import execute
-from killing import step_on_disk
-from training_samples import Child
+from tests.support.corpus_samples import corpus_recipe, documents, write_text
+from tests.support.killing import step_on_disk
+from tests.support.training_samples import Child
 
 
 def texts_of(path: Path, **options: Any) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from corpus_samples import documents, write_text
 from heedful.data.corpus.shards import Corpus
-from hub_server import Hub, Repository, serve
+from tests.support.corpus_samples import documents, write_text
+from tests.support.hub_server import Hub, Repository, serve
 
 NAME = "hub:someone/tales/texts/tales.txt"
 

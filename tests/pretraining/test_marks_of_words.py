@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from corpus_samples import corpus_recipe, write_text
 from heedful.recipes.schema import ModelTable, Recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
-from killing import step_on_disk
-from question_samples import write_people
-from training_samples import Child, read_log
+from tests.support.corpus_samples import corpus_recipe, write_text
+from tests.support.killing import step_on_disk
+from tests.support.question_samples import write_people
+from tests.support.training_samples import Child, read_log
 
 SEED = 7
 STEPS = [5, 10, 12]

@@ -12,7 +12,6 @@ import torch
 from transformers import AutoModelForMaskedLM, BertForPreTraining
 
 import heedful
-from corpus_samples import corpus_recipe, documents, write_text
 from heedful.errors import RequestError
 from heedful.objectives.mask import Mask
 from heedful.objectives.neighbours import neighbour_table
@@ -23,8 +22,9 @@ from heedful.streams import Parts
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.changed import changed_data
 from heedful.training.run import execute
-from killing import survive
-from training_samples import write_tiny
+from tests.support.corpus_samples import corpus_recipe, documents, write_text
+from tests.support.killing import survive
+from tests.support.training_samples import write_tiny
 
 SEED = 7
 RESUMED: list[dict[str, Any]] = [

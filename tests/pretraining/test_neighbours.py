@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from corpus_samples import write_text
 from heedful.data.corpus.documents import Source
 from heedful.data.corpus.shards import Corpus
 from heedful.data.corpus.writing import describe_sources, write_corpus
 from heedful.objectives import neighbours
 from heedful.objectives.corpora import Stretches, whole
+from tests.support.corpus_samples import write_text
 
 
 def stretches(folder, lines: list[str]) -> Stretches:

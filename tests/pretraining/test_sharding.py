@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from corpus_samples import documents, write_text
-from training_samples import forkserver
+from tests.support.corpus_samples import documents, write_text
+from tests.support.training_samples import forkserver
 
 MB = 2**20
 GROWTH = 4 * MB

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpus_samples import assert_packed_is_unpacked, corpus_recipe, write_text
 from heedful.errors import RequestError
 from heedful.objectives.span import Span
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
-from killing import survive
+from tests.support.corpus_samples import assert_packed_is_unpacked, corpus_recipe, write_text
+from tests.support.killing import survive
 
 SEED = 7
 SHAPE = {"shape": "gpt-mini", "layers": 2, "width": 32, "heads": 2, "positions": 256, "attention": "rotary"}

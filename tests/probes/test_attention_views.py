@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 import heedful
-import peers
-from attention_samples import TEXTS, make_small
 from heedful.checkpoints.families import FAMILIES
 from heedful.models.batch import Batch
 from heedful.models.body import Memory
@@ -27,6 +25,8 @@ from heedful.probes.attention.look import look, readable
 from heedful.probes.attention.measures import entropy, relevance, rollout, shares, summarise
 from heedful.probes.attention.views import Score, Token, view_states, view_weights
 from heedful.text.training import train_bpe, train_wordpiece
+from tests.support import peers
+from tests.support.attention_samples import TEXTS, make_small
 
 PAIR = ("a gem of a film", "the plot")
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bias_samples import Planted, Scored, crossed, subject
 from heedful.errors import RequestError
 from heedful.evaluation.statistics.factors import difference, estimate
 from heedful.evaluation.statistics.size import holm
@@ -17,6 +16,7 @@ from heedful.probes.bias.ask import Changes, ask
 from heedful.probes.bias.findings import findings
 from heedful.probes.bias.pairs import Counterfactual, PairSet
 from heedful.probes.bias.wording import signed
+from tests.support.bias_samples import Planted, Scored, crossed, subject
 
 
 def found(*subjects: Any, pairs: PairSet | None = None, label: str | None = None) -> dict[str, Any]:

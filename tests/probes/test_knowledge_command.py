@@ -13,8 +13,8 @@ from heedful.cli.main import main
 from heedful.storage.examples import read_predictions
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
-from question_samples import NAMES, answer_recipe, born, write_people
-from training_samples import write_tiny
+from tests.support.question_samples import NAMES, answer_recipe, born, write_people
+from tests.support.training_samples import write_tiny
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from heedful.probes.knowledge.spelling import spelling_of
 from heedful.report.knowledge import knowledge_report
 from heedful.report.page import markdown
 from heedful.text.training import train_on_texts
-from question_samples import (
+from tests.support.question_samples import (
     ASKED,
     LINES,
     born,

@@ -14,7 +14,7 @@ from heedful.inference.questions import stands_in
 from heedful.probes.knowledge.material import Given, Library
 from heedful.probes.knowledge.names import KnownNames, KnownText, beginnings, edit_distances
 from heedful.probes.knowledge.refusing import choose_threshold, curve, floored, rules
-from question_samples import NAMES, TRAIN, answer_recipe, born, byte_tokenizer, questions, write_people
+from tests.support.question_samples import NAMES, TRAIN, answer_recipe, born, byte_tokenizer, questions, write_people
 
 short_text = st.text("abc é", max_size=7)
 answers = st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=2, max_size=24)

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from likelihood_samples import PAIRS, align, log_p, slow_change, slow_token_scores, write_peer
 from torch.nn.functional import cross_entropy
 
 import heedful
@@ -21,7 +20,8 @@ from heedful.probes.bias.crows_pairs import read_crows_pairs
 from heedful.probes.bias.likelihood import likelihood_changes, preferences, pseudo_log_likelihood, score_pairs
 from heedful.probes.bias.pairs import Counterfactual
 from heedful.probes.bias.stereoset import read_stereoset, score_stereoset
-from stereotype_samples import STEREOSET
+from tests.support.likelihood_samples import PAIRS, align, log_p, slow_change, slow_token_scores, write_peer
+from tests.support.stereotype_samples import STEREOSET
 
 TEXTS = [text for pair in PAIRS for text in pair]
 EXAMPLES = [Counterfactual(less, more, {}) for more, less in PAIRS]

@@ -11,7 +11,7 @@ import pytest
 import heedful
 from heedful.probes.bias.crows_pairs import read_crows_pairs
 from heedful.probes.bias.stereoset import Item, StereoSetScores, read_stereoset, stereoset_pairs, stereoset_table
-from stereotype_samples import STEREOSET
+from tests.support.stereotype_samples import STEREOSET
 
 HEADER = ",sent_more,sent_less,stereo_antistereo,bias_type,anon_writer\n"
 ROWS = (

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_reader import Page
-from report_samples import make_study, write_json
 
 import heedful
 from heedful.errors import RequestError
@@ -23,6 +21,8 @@ from heedful.report.sections.of_run import run_report
 from heedful.report.sections.of_study import study_report
 from heedful.report.study import write_study_report
 from heedful.storage.runs import read_run, read_study
+from tests.support.page_reader import Page
+from tests.support.report_samples import make_study, write_json
 
 METRICS = [
     {"name": "perplexity", "title": "perplexity", "higher_is_better": False},

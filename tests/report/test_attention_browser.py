@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import test_report_browser as pages
 
-from attention_samples import TEXTS, draw_weights, make_attention, make_small, make_view
 from heedful.probes.attention.look import look
 from heedful.probes.attention.views import Attention
 from heedful.report.attention.page import write_page
+from tests.support.attention_samples import TEXTS, draw_weights, make_attention, make_small, make_view
 
 pytestmark = pytest.mark.full
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from page_reader import Page
 
-from attention_samples import TEXTS, draw_weights, make_attention, make_small, make_view
 from heedful.probes.attention.look import look
 from heedful.probes.attention.views import View
 from heedful.report.attention.page import page, quantised
+from tests.support.attention_samples import TEXTS, draw_weights, make_attention, make_small, make_view
+from tests.support.page_reader import Page
 
 HOSTILE = [
     "</script><script>window.broken = 1</script>",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import decide, make_study
 from rich.cells import cell_len
 
 from heedful.report.facts.comparison import compare
@@ -20,6 +19,7 @@ from heedful.report.page.write import page
 from heedful.report.sections.card import card
 from heedful.report.sections.of_study import study_report
 from heedful.storage.runs import read_study
+from tests.support.report_samples import decide, make_study
 
 TWO, THREE = ["no", "yes"], ["negative", "neutral", "positive"]
 SETTINGS = {"frozen": (2.6, 9.0), "full": (3.0, 61.0), "weak": (1.2, 24.0)}

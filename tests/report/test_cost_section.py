@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_reader import Page
-from report_samples import make_study
 
 from heedful.report.facts.comparison import MOST_DRAWN, Comparison, compare
 from heedful.report.page import charts, markdown
@@ -14,6 +12,8 @@ from heedful.report.page.pieces import Choice, Figure, Prose, Report, Table
 from heedful.report.page.write import page
 from heedful.report.sections.cost import against_cost
 from heedful.storage.runs import read_study
+from tests.support.page_reader import Page
+from tests.support.report_samples import make_study
 
 TWO = {"minilm · frozen": (1.8, 9.0), "minilm · full": (3.0, 61.0)}
 

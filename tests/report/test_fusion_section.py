@@ -7,8 +7,6 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-from page_reader import Page
-from report_samples import add_fusion, make_run, make_study, write_json
 
 from heedful.report.facts.comparison import compare
 from heedful.report.page import charts
@@ -16,6 +14,8 @@ from heedful.report.page.pieces import Figure, Fold, Heading, Prose, Section, Ta
 from heedful.report.run import write_run_report
 from heedful.report.sections.fusion import of_run, of_study, use_of
 from heedful.storage.runs import read_run, read_study
+from tests.support.page_reader import Page
+from tests.support.report_samples import add_fusion, make_run, make_study, write_json
 
 LABELS = ["no", "maybe", "yes"]
 TWO = {"minilm · fusion": (2.5, 30.0), "minilm · frozen": (1.8, 9.0)}

@@ -3,9 +3,6 @@
 from pathlib import Path
 
 import pytest
-from large_samples import make_comparison, make_search
-from page_reader import Page
-from report_samples import make_run, make_study
 
 from heedful.report import study
 from heedful.report.facts.comparison import MOST_DRAWN, MOST_STILLS
@@ -15,6 +12,9 @@ from heedful.report.page.write import page
 from heedful.report.sections.of_run import run_report
 from heedful.report.sections.of_study import study_report
 from heedful.storage.runs import read_run, read_study
+from tests.support.large_samples import make_comparison, make_search
+from tests.support.page_reader import Page
+from tests.support.report_samples import make_run, make_study
 
 
 @pytest.fixture(scope="module")

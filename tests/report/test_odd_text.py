@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_reader import Page
-from report_samples import make_run, make_study
 
 import heedful
 from heedful.errors import WorkError
@@ -14,6 +12,8 @@ from heedful.report.page import charts
 from heedful.report.page.words import visible
 from heedful.report.run import write_run_report
 from heedful.report.study import write_study_report
+from tests.support.page_reader import Page
+from tests.support.report_samples import make_run, make_study
 
 ODD = ["\x00", "\x07", "\x1b[31m", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\ufdd0", "\ufffe", "\uffff", "\ud800"]
 LABELS = [f"a{ODD[1]}{ODD[9]}", f"b{ODD[0]}{ODD[10]}", "c\u2028d\x1b", "\ud800", "</script><b>x"]

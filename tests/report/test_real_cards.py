@@ -11,7 +11,7 @@ from heedful.report.page.words import title_of
 from heedful.report.study import write_reports
 from heedful.studies.plan import plan_comparison
 from heedful.studies.study import run_study
-from training_samples import sentences, write_csv, write_data, write_tiny
+from tests.support.training_samples import sentences, write_csv, write_data, write_tiny
 
 
 def write_scores(folder: Path) -> dict[str, Any]:

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from large_samples import make_comparison, make_search
-from report_samples import make_run, make_study
 
-from bias_samples import Planted, crossed, subject
 from heedful.probes.bias.ask import ask
 from heedful.probes.bias.findings import findings
 from heedful.report.bias import write_bias_report
@@ -20,6 +17,9 @@ from heedful.report.study import write_reports, write_study_report
 from heedful.theory.catalog import demonstrations
 from heedful.theory.pages import write_page
 from heedful.theory.running import run as run_demonstrations
+from tests.support.bias_samples import Planted, crossed, subject
+from tests.support.large_samples import make_comparison, make_search
+from tests.support.report_samples import make_run, make_study
 
 pytestmark = pytest.mark.full
 

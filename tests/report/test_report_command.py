@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from report_samples import make_run, make_study, write_json
 
 from heedful.cli.report import report
 from heedful.errors import RequestError
 from heedful.storage.runs import kind_of, read_run, read_study
+from tests.support.report_samples import make_run, make_study, write_json
 
 
 def test_prints_where_the_reports_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

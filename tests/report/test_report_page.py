@@ -7,14 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
-from page_reader import Page
-from report_samples import make_run, make_study, write_json
 
 from heedful.report.page import charts
 from heedful.report.page.markdown import escape
 from heedful.report.page.write import json_in_html
 from heedful.report.run import write_run_report
 from heedful.report.study import write_study_report
+from tests.support.page_reader import Page
+from tests.support.report_samples import make_run, make_study, write_json
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_reader import Page
-from report_samples import make_run, write_json
 
 import heedful.report.page.markdown as markdown
 from heedful.report.run import write_run_report
 from heedful.report.sections.of_run import run_report, sampling_error
 from heedful.storage.runs import Run, read_run
+from tests.support.page_reader import Page
+from tests.support.report_samples import make_run, write_json
 
 SHAPES: dict[str, dict[str, Any]] = {
     "two classes": {"labels": ["negative", "positive"]},

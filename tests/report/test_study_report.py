@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_reader import Page
-from report_samples import decide, make_study, write_json
 
 from heedful.evaluation.spread import summarise
 from heedful.report.facts.checks import checks
@@ -19,6 +17,8 @@ from heedful.report.sections.details import pooled_bins
 from heedful.report.sections.of_study import study_report
 from heedful.report.study import write_study_report
 from heedful.storage.runs import read_study
+from tests.support.page_reader import Page
+from tests.support.report_samples import decide, make_study, write_json
 
 THREE = ["negative", "neutral", "positive"]
 

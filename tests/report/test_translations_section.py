@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from page_reader import Page
-from report_samples import make_run, write_json
 
 from heedful.evaluation.translations import translation_columns
 from heedful.report.page.pieces import Table
@@ -13,6 +11,8 @@ from heedful.report.run import write_run_report
 from heedful.report.sections.translations import translations
 from heedful.storage.examples import write_lines, write_values
 from heedful.storage.runs import read_run
+from tests.support.page_reader import Page
+from tests.support.report_samples import make_run, write_json
 
 REFERENCE = "abcdefghijklmnopqrst"
 HEADER = ["row", "source", "reference", "translation", "score"]

@@ -6,7 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 from scipy.stats import chisquare
-from seq2seq_samples import (
+from torch import Tensor, nn
+
+from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
+from heedful.models.seq2seq.shape import BertFusedShape, Seq2SeqShape
+from heedful.models.seq2seq.transformer import Seq2SeqTransformer
+from heedful.models.stack import Stack
+from heedful.nn.attention import MemoryAttention, MultiHeadAttention
+from heedful.nn.bert_fused import BertFusedMemoryAttention, DropNet
+from tests.support.seq2seq_samples import (
     BERT_FUSED,
     OTHER,
     POST,
@@ -22,14 +30,6 @@ from seq2seq_samples import (
     run,
     source_of,
 )
-from torch import Tensor, nn
-
-from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
-from heedful.models.seq2seq.shape import BertFusedShape, Seq2SeqShape
-from heedful.models.seq2seq.transformer import Seq2SeqTransformer
-from heedful.models.stack import Stack
-from heedful.nn.attention import MemoryAttention, MultiHeadAttention
-from heedful.nn.bert_fused import BertFusedMemoryAttention, DropNet
 
 
 def dry(shape: Seq2SeqShape) -> Seq2SeqShape:

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from seq2seq_samples import (
+
+from heedful.models.batch import Batch, pack
+from heedful.models.seq2seq.bert_fused import BertFusedSource
+from heedful.models.seq2seq.protocol import alignment
+from heedful.models.seq2seq.recurrent import RecurrentSeq2Seq
+from heedful.nn.blocks import REFERENCE
+from tests.support.seq2seq_samples import (
     BERT_FUSED,
     CPU,
     KINDS,
@@ -23,12 +29,6 @@ from seq2seq_samples import (
     run,
     source_of,
 )
-
-from heedful.models.batch import Batch, pack
-from heedful.models.seq2seq.bert_fused import BertFusedSource
-from heedful.models.seq2seq.protocol import alignment
-from heedful.models.seq2seq.recurrent import RecurrentSeq2Seq
-from heedful.nn.blocks import REFERENCE
 
 
 def alone(kind: str, model: Any) -> Found:

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from seq2seq_samples import DECODERS, KINDS, RECURRENT, SOURCES, TARGETS, TRANSFORMERS, batch_of, make, source_of
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -17,6 +16,17 @@ from heedful.models.batch import Batch
 from heedful.models.next_token import NextToken
 from heedful.models.seq2seq.protocol import NextTarget, alignment
 from heedful.nn.blocks import REFERENCE
+from tests.support.seq2seq_samples import (
+    DECODERS,
+    KINDS,
+    RECURRENT,
+    SOURCES,
+    TARGETS,
+    TRANSFORMERS,
+    batch_of,
+    make,
+    source_of,
+)
 
 NEW = torch.tensor([[1, 5, 8, 11], [1, 9, 4, 4], [1, 20, 21, 3], [1, 4, 6, 11]])
 

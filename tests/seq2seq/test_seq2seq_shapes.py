@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 import torch
-from seq2seq_samples import (
+from torch.utils.flop_counter import FlopCounterMode
+
+from heedful.models.batch import Batch
+from heedful.models.inventory import take_inventory
+from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
+from heedful.models.seq2seq.flops import bert_fused_flops, decoder_only_flops, recurrent_flops, transformer_flops
+from heedful.models.seq2seq.recurrent import RecurrentSeq2Seq
+from heedful.models.seq2seq.shape import BertFusedShape, contradiction, transformer_shape
+from heedful.models.seq2seq.transformer import Seq2SeqTransformer
+from heedful.models.stack import Stack
+from heedful.nn.attention import linear_maps
+from heedful.nn.blocks import REFERENCE
+from tests.support.seq2seq_samples import (
     BERT_FUSED,
     DECODERS,
     GRU,
@@ -22,18 +34,6 @@ from seq2seq_samples import (
     other_tokens,
     source_of,
 )
-from torch.utils.flop_counter import FlopCounterMode
-
-from heedful.models.batch import Batch
-from heedful.models.inventory import take_inventory
-from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
-from heedful.models.seq2seq.flops import bert_fused_flops, decoder_only_flops, recurrent_flops, transformer_flops
-from heedful.models.seq2seq.recurrent import RecurrentSeq2Seq
-from heedful.models.seq2seq.shape import BertFusedShape, contradiction, transformer_shape
-from heedful.models.seq2seq.transformer import Seq2SeqTransformer
-from heedful.models.stack import Stack
-from heedful.nn.attention import linear_maps
-from heedful.nn.blocks import REFERENCE
 
 SOURCE, TARGET = POST.source, POST.target
 WRONG: list[tuple[Any, str]] = [

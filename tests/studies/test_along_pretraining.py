@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from corpus_samples import corpus_recipe
 from heedful.checkpoints.finding import find
 from heedful.errors import RequestError
 from heedful.report.facts.comparison import compare
@@ -20,7 +19,8 @@ from heedful.report.study import write_study_report
 from heedful.storage.runs import read_study, trained_to
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
-from training_samples import read_log, sentences, tiny_recipe, write_data
+from tests.support.corpus_samples import corpus_recipe
+from tests.support.training_samples import read_log, sentences, tiny_recipe, write_data
 
 MARKS = ["00000003", "00000006"]
 SEEDS = (0, 1)

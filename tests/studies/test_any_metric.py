@@ -12,7 +12,7 @@ from heedful.storage.examples import read_values
 from heedful.studies.parts import choose
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
-from training_samples import sentences, tiny_recipe, write_csv, write_data, write_tiny
+from tests.support.training_samples import sentences, tiny_recipe, write_csv, write_data, write_tiny
 
 
 def write_scores(folder: Path) -> dict[str, str]:

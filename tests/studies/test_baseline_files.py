@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from corpus_samples import corpus_recipe, documents, write_text
 from heedful.evaluation.metrics import METRICS
 from heedful.recipes.reading import make_recipe
 from heedful.report.facts.comparison import compare
@@ -20,6 +19,7 @@ from heedful.storage.shared import SharedStore
 from heedful.studies import baselines
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
+from tests.support.corpus_samples import corpus_recipe, documents, write_text
 
 RECIPE = {"model": {"name": "minilm"}, "data": {"train": "x.csv", "text": "t", "label": "l"}}
 

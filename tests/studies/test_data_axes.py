@@ -13,7 +13,7 @@ from heedful.report.study import write_reports
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.training.run import execute
-from training_samples import assert_same_run, sentences, tiny_recipe, write_csv, write_tiny
+from tests.support.training_samples import assert_same_run, sentences, tiny_recipe, write_csv, write_tiny
 
 
 def recipe_with(study: dict[str, Any], data: dict[str, Any], model: Path, **tables: Any) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from corpus_samples import corpus_recipe, write_text
 from heedful.objectives.loading import load_data
 from heedful.objectives.translate import Translate
 from heedful.recipes.reading import make_recipe
@@ -18,9 +17,10 @@ from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.training.assembly import read_objective
 from heedful.training.progress import roughly
-from question_samples import answer_recipe, write_people
-from training_samples import tiny_recipe, write_data, write_tiny
-from translation_samples import assembled, translation
+from tests.support.corpus_samples import corpus_recipe, write_text
+from tests.support.question_samples import answer_recipe, write_people
+from tests.support.training_samples import tiny_recipe, write_data, write_tiny
+from tests.support.translation_samples import assembled, translation
 
 TICKETS: dict[str, Any] = {"model": {"name": "x"}, "data": {"name": "tickets"}}
 

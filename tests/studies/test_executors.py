@@ -19,7 +19,7 @@ from heedful.recipes.schema import Recipe
 from heedful.studies.executors import Result, Task, in_processes, in_turn
 from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.study import run_study
-from training_samples import assert_same_run, tiny_recipe, write_data, write_tiny
+from tests.support.training_samples import assert_same_run, tiny_recipe, write_data, write_tiny
 
 NAMES = [f"{method}-seed{seed}" for seed in (0, 1) for method in ("frozen", "full")]
 

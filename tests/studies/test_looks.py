@@ -12,7 +12,7 @@ from heedful.studies.looks import next_look, why_it_ended
 from heedful.studies.parts import SettingPlan, StudyPlan, Until
 from heedful.studies.plan import plan_comparison
 from heedful.studies.study import run_study
-from training_samples import tiny_recipe, write_data, write_tiny
+from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
 FILES = {"train": "t.csv", "text": "text", "label": "label"}
 

@@ -15,7 +15,7 @@ from heedful.studies.executors import Result
 from heedful.studies.parts import StudyPlan, choose
 from heedful.studies.plan import plan_comparison
 from heedful.studies.study import run_study
-from training_samples import write_data, write_tiny
+from tests.support.training_samples import write_data, write_tiny
 
 
 @pytest.fixture(scope="module")

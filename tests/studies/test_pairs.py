@@ -11,7 +11,7 @@ from heedful.recipes.reading import make_recipe
 from heedful.studies.plan import plan_comparison, plan_recipe
 from heedful.studies.study import run_study
 from heedful.tuning import features
-from training_samples import sentences, tiny_recipe, write_csv, write_tiny
+from tests.support.training_samples import sentences, tiny_recipe, write_csv, write_tiny
 
 
 @pytest.fixture

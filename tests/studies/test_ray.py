@@ -15,7 +15,7 @@ from heedful.errors import RequestError
 from heedful.recipes.schema import Recipe
 from heedful.studies.executors import Task, executor_for
 from heedful.studies.study import run_study
-from training_samples import tiny_recipe, write_data, write_tiny
+from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
 from test_executors import assert_same_study, plan_of  # isort: skip (a neighbour)
 

@@ -10,8 +10,8 @@ from heedful.report.glance import closing_lines
 from heedful.studies.baselines import data_key
 from heedful.studies.plan import plan_comparison, plan_recipe, with_baselines
 from heedful.studies.study import run_study
-from training_samples import write_tiny
-from translation_samples import translation
+from tests.support.training_samples import write_tiny
+from tests.support.translation_samples import translation
 
 MARK = "runs/{name}/runs/{name}-seed{{seed}}/marks/0000000{step}"
 

@@ -18,7 +18,7 @@ from heedful.storage.examples import read_values
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.studies.tasks import average_forgetting, forgetting_in_words
-from training_samples import tiny_recipe, write_data, write_tiny
+from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
 ROWS = [
     {"objective": {"sampling": "square-root"}},

@@ -19,7 +19,7 @@ from heedful.studies.parts import StudyPlan, choose
 from heedful.studies.plan import plan_comparison, plan_recipe
 from heedful.studies.study import run_study
 from heedful.studies.table import latex, markdown, tried_and_chosen
-from training_samples import tiny_recipe, write_data, write_tiny
+from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
 SMALL: dict[str, Any] = {"model": {"name": "minilm"}, "data": {"name": "tickets"}}
 

@@ -18,7 +18,7 @@ from heedful.studies.parts import choose
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.studies.tpe import Trial, propose, thresholds
-from training_samples import assert_same_run, tiny_recipe, write_data, write_tiny
+from tests.support.training_samples import assert_same_run, tiny_recipe, write_data, write_tiny
 
 optuna = pytest.importorskip("optuna", reason="heedful[sweep] is not installed")
 

@@ -12,7 +12,7 @@ from heedful.errors import RequestError
 from heedful.report.study import write_reports
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
-from training_samples import tiny_recipe, write_data, write_tiny
+from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
 
 def without_new_keys(content: Any) -> Any:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from text_samples import FRAGMENTS, texts
 
 from heedful.errors import RequestError
 from heedful.text import character_tokenizer, read_tokenizer
 from heedful.text.characters import _ROLE, SPECIAL
 from heedful.text.files import FAMILIES
+from tests.support.text_samples import FRAGMENTS, texts
 
 
 @given(texts)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation_samples import byte_vocabulary
 from heedful.text import read_tokenizer
 from heedful.text.characters import character_tokenizer
 from heedful.text.continuing import ContinuedText, continuation, encode_prompts
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_wordpiece
+from tests.support.generation_samples import byte_vocabulary
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,10 @@ import pytest
 import transformers
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from text_peer import differences
-from text_samples import (
+
+from heedful.text import read_tokenizer
+from tests.support.text_peer import differences
+from tests.support.text_samples import (
     FRAGMENTS,
     bertweet_files,
     gpt2_files,
@@ -20,8 +22,6 @@ from text_samples import (
     wordpiece_vocabulary,
     write,
 )
-
-from heedful.text import read_tokenizer
 
 UNCASED = {"do_lower_case": True}
 FORMS = {

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import transformers
-from text_peer import differences
-from text_samples import bertweet_files, write
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from heedful.text import read_tokenizer, train_wordpiece
+from tests.support.text_peer import differences
+from tests.support.text_samples import bertweet_files, write
 
 pytestmark = [
     pytest.mark.full,

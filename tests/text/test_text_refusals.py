@@ -6,10 +6,17 @@ import random
 from pathlib import Path
 
 import pytest
-from text_samples import bertweet_files, gpt2_files, roberta_files, wordpiece_files, wordpiece_vocabulary, write
 
 from heedful.errors import RequestError
 from heedful.text import read_tokenizer
+from tests.support.text_samples import (
+    bertweet_files,
+    gpt2_files,
+    roberta_files,
+    wordpiece_files,
+    wordpiece_vocabulary,
+    write,
+)
 
 VOCABULARY = wordpiece_files()["vocab.txt"]
 WHOLE = {

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import heedful
-from generation_samples import write_language_model
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import CLASS_METRICS
 from heedful.evaluation.tfidf import fit_tfidf
@@ -18,7 +17,8 @@ from heedful.inference.model import Model
 from heedful.inference.translation.translator import Translator
 from heedful.inference.word_model import WordModel
 from heedful.text.rows import list_texts
-from translator_samples import make
+from tests.support.generation_samples import write_language_model
+from tests.support.translator_samples import make
 
 COLUMNS = {"id": [1, 2], "text": ["a film", "a dog"], "stars": [3, 4]}
 

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
-from text_peer import differences
-from text_samples import (
+from transformers import AutoTokenizer
+
+from heedful.text import Tokenizer, character_tokenizer, read_tokenizer, train_bpe, train_wordpiece
+from tests.support.text_peer import differences
+from tests.support.text_samples import (
     FRAGMENTS,
     bertweet_files,
     gpt2_files,
@@ -13,9 +16,6 @@ from text_samples import (
     wordpiece_vocabulary,
     write,
 )
-from transformers import AutoTokenizer
-
-from heedful.text import Tokenizer, character_tokenizer, read_tokenizer, train_bpe, train_wordpiece
 
 FILES = {
     "uncased": ("bert", wordpiece_files(model_max_length=64)),

@@ -16,7 +16,7 @@ from heedful.text.marian import read_marian, read_spm_tokenizer
 from heedful.text.pairs import read_pair_tokenizer
 from heedful.text.protobuf import DamagedError, read_fields
 from heedful.text.tokenizer import Tokenizer
-from spm_samples import ODD, PIECES, marian_directory, number, sentences, sized, trained, varint, written
+from tests.support.spm_samples import ODD, PIECES, marian_directory, number, sentences, sized, trained, varint, written
 
 OPTIONS: list[dict[str, Any]] = [
     {},

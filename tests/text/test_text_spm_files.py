@@ -16,7 +16,7 @@ from heedful.text.marian import read_marian, read_spm_tokenizer
 from heedful.text.pairs import PairTokenizer, read_pair_tokenizer
 from heedful.text.spm import joining, read_spm
 from heedful.text.tokenizer import Tokenizer
-from spm_samples import PIECES, marian_directory, number, sized, written
+from tests.support.spm_samples import PIECES, marian_directory, number, sized, written
 
 TARGET = [*PIECES[:3], ("▁b", -1.0, 1), ("▁", -2.0, 1), ("a", -3.0, 1), ("b", -3.5, 1)]
 VOCABULARY = {token: i for i, token in enumerate(["</s>", "<unk>", "▁a", "b", "▁b", "▁", "a", "ab", "<pad>"])}

@@ -6,11 +6,11 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from text_samples import gpt2_files, roberta_files, wordpiece_files, write
 
 from heedful.errors import RequestError
 from heedful.text import Tokenizer, read_tokenizer
 from heedful.text.tokenizer import longest_first
+from tests.support.text_samples import gpt2_files, roberta_files, wordpiece_files, write
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from text_samples import FRAGMENTS
 
 from heedful.errors import RequestError
 from heedful.text import Tokenizer, train_bpe, train_wordpiece
+from tests.support.text_samples import FRAGMENTS
 
 # Many pairs with equal counts: ties are where an order that changes from run to run would show.
 LINES = [

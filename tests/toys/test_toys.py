@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import heedful
-from toy_world import TOYS, install_toys
-from training_samples import assert_same_run, read_log, write_tiny
+from tests.support.toy_world import TOYS, install_toys
+from tests.support.training_samples import assert_same_run, read_log, write_tiny
 
 
 @pytest.fixture(scope="module")

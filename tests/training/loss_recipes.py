@@ -1,6 +1,6 @@
 """The small recipes whose losses are kept in `losses/`: whatever is rebuilt, they may not move.
 
-PYTHONPATH=tests:src python tests/training/loss_recipes.py     writes the files anew, when a change is meant
+python -m tests.training.loss_recipes     writes the files anew, when a change is meant
 """
 
 import json
@@ -12,7 +12,15 @@ from typing import Any
 
 from heedful.recipes.schema import Recipe
 from heedful.training.run import execute
-from training_samples import FAMILY_CHANGES, read_log, sentences, tiny_recipe, write_csv, write_data, write_family
+from tests.support.training_samples import (
+    FAMILY_CHANGES,
+    read_log,
+    sentences,
+    tiny_recipe,
+    write_csv,
+    write_data,
+    write_family,
+)
 
 FOLDER = Path(__file__).parent / "losses"
 

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from small_fits import dataset, recipe_of, small, texts
 from torch import nn
 
 from heedful.objectives.rows import EpochRows, by_tokens, padding_share
@@ -20,7 +19,8 @@ from heedful.streams import Parts, in_parts
 from heedful.training.optimisers.common import make_optimiser, optimiser_tensors, restore_optimiser
 from heedful.training.schedule import lr_factor
 from heedful.training.state import Progress, load_state, save_state
-from training_samples import tiny_model
+from tests.support.small_fits import dataset, recipe_of, small, texts
+from tests.support.training_samples import tiny_model
 
 TABLE = TrainingTable(weight_decay=0.1)
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300)

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_fits import CLASSES, CPU, dataset, features_of, furthest, recipe_of, small, texts, weights_of
 from torch import nn
 
 from heedful.inference.items import encode_texts
@@ -20,7 +19,8 @@ from heedful.models.batch import Batch
 from heedful.models.transformer import Transformer
 from heedful.objectives.classify import Classify, balanced_weights
 from heedful.objectives.protocol import Step
-from training_samples import read_log, tiny_model
+from tests.support.small_fits import CLASSES, CPU, dataset, features_of, furthest, recipe_of, small, texts, weights_of
+from tests.support.training_samples import read_log, tiny_model
 
 NO_DROPOUT = {
     "dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0, "attention_output_dropout": 0.0,

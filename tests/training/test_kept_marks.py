@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file
 
 import heedful
-from groups import train_in
 from heedful.recipes.schema import Recipe
 from heedful.training.run import execute
-from killing import step_on_disk
-from task_samples import FILM, SCORES, tasks_recipe, write_tasks
-from training_samples import Child, sentences, tiny_recipe, write_csv, write_tiny
+from tests.support.groups import train_in
+from tests.support.killing import step_on_disk
+from tests.support.task_samples import FILM, SCORES, tasks_recipe, write_tasks
+from tests.support.training_samples import Child, sentences, tiny_recipe, write_csv, write_tiny
 
 MARKS = ["00000004", "00000008", "00000011"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
 
 from heedful.errors import RequestError
 from heedful.objectives.classify import Classify
@@ -18,8 +17,9 @@ from heedful.recipes.reading import make_recipe, read_recipe
 from heedful.recipes.schema import TrainingTable
 from heedful.training.loop import Stopped
 from heedful.training.schedule import lr_factor, lr_factor_by_tokens, make_schedule
-from task_samples import tasks_recipe, write_tasks
-from training_samples import read_log, tiny_model
+from tests.support.small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
+from tests.support.task_samples import tasks_recipe, write_tasks
+from tests.support.training_samples import read_log, tiny_model
 
 ROWS = 40  # in steps of 8: an epoch is 5
 SCHEDULES = ("linear", "cosine", "constant", "trapezoid")

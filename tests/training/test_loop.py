@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
 
 import heedful
 from heedful.objectives.classify import Classify
 from heedful.training.loop import Fit, Stopped
 from heedful.training.run import execute
 from heedful.tuning.full import Full
-from training_samples import read_log, tiny_model, tiny_recipe, write_data, write_tiny
+from tests.support.small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
+from tests.support.training_samples import read_log, tiny_model, tiny_recipe, write_data, write_tiny
 
 TABLE = "body.embeddings.token.weight"
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
 
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import METRICS
@@ -23,7 +22,8 @@ from heedful.training.outcome import dev_judge
 from heedful.training.progress import Lines
 from heedful.training.run import execute
 from heedful.training.schedule import Schedule, make_schedule
-from training_samples import read_log, tiny_model, tiny_recipe, write_data, write_tiny
+from tests.support.small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
+from tests.support.training_samples import read_log, tiny_model, tiny_recipe, write_data, write_tiny
 
 ROWS = 40  # in steps of 8: an epoch is 5
 
@@ -87,7 +87,7 @@ def test_what_nothing_learned_scores(metric: str, value: float | None, begun: bo
         def mark_score(self, scores: dict[str, Any], asked: Any) -> float | None:
             return scores[asked.name]
 
-    parts: Any = SimpleNamespace(objective=Says(), tuning=SimpleNamespace(reader=None))
+    parts: Any = SimpleNamespace(objective=Says(), tuning=SimpleNamespace(reader=None, solve=None))
     judge = dev_judge(recipe_of(evaluation={"metric": metric}), parts)
     assert judge is not None
     assert judge()["begun"] is begun

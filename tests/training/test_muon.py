@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_fits import dataset, furthest, recipe_of, small, texts, weights_of
 from torch import nn
 
 from heedful.errors import RequestError
@@ -15,7 +14,8 @@ from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import TrainingTable
 from heedful.training.optimisers.common import make_optimiser, optimiser_tensors, restore_optimiser
 from heedful.training.optimisers.muon import orthogonalise
-from training_samples import tiny_model
+from tests.support.small_fits import dataset, furthest, recipe_of, small, texts, weights_of
+from tests.support.training_samples import tiny_model
 
 SIZES = {"body.blocks.0.a.weight": (6, 6), "body.blocks.0.wide.weight": (4, 9), "body.blocks.1.tall.weight": (12, 5)}
 MUON = TrainingTable(optimiser="muon", lr=1e-3, muon_lr=0.05, weight_decay=0.1)

@@ -14,8 +14,8 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
-from killing import survive
-from training_samples import assert_same_run, read_log, tiny_recipe, write_data, write_tiny
+from tests.support.killing import survive
+from tests.support.training_samples import assert_same_run, read_log, tiny_recipe, write_data, write_tiny
 
 CPU = torch.device("cpu")
 

@@ -12,11 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from recipe_files import write_recipe
 from safetensors.torch import load_file, save_file
 
-from corpus_samples import NOUNS, write_text
-from groups import Group, run_and_note, train_in
 from heedful.errors import RequestError, WorkError
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
@@ -25,11 +22,22 @@ from heedful.studies.executors import executor_for, in_processes
 from heedful.training import loop
 from heedful.training.processes import Processes, join
 from heedful.training.run import execute
-from killing import step_on_disk
-from task_samples import FILM, tasks_recipe, write_tasks
-from toy_world import TOYS, install_toys
-from training_samples import assert_same_run, read_log, sentences, tiny_recipe, write_csv, write_data, write_tiny
-from translation_samples import translation
+from tests.support.corpus_samples import NOUNS, write_text
+from tests.support.groups import Group, run_and_note, train_in
+from tests.support.killing import step_on_disk
+from tests.support.recipe_files import write_recipe
+from tests.support.task_samples import FILM, tasks_recipe, write_tasks
+from tests.support.toy_world import TOYS, install_toys
+from tests.support.training_samples import (
+    assert_same_run,
+    read_log,
+    sentences,
+    tiny_recipe,
+    write_csv,
+    write_data,
+    write_tiny,
+)
+from tests.support.translation_samples import translation
 
 STEPS = 5
 

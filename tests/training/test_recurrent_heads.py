@@ -12,7 +12,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from small_fits import CLASSES, CPU, dataset, furthest, recipe_of, small, texts, weights_of
 
 import heedful
 from heedful.checkpoints.directory import read_model
@@ -34,7 +33,8 @@ from heedful.studies.baselines import data_key
 from heedful.studies.plan import plan_recipe, with_baselines
 from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
-from training_samples import (
+from tests.support.small_fits import CLASSES, CPU, dataset, furthest, recipe_of, small, texts, weights_of
+from tests.support.training_samples import (
     FAMILY_CHANGES,
     read_log,
     read_tsv,

@@ -26,8 +26,8 @@ from heedful.training import run as runs
 from heedful.training import state as states
 from heedful.training.loop import Fit
 from heedful.training.run import execute
-from killing import step_on_disk, survive
-from training_samples import (
+from tests.support.killing import step_on_disk, survive
+from tests.support.training_samples import (
     Child,
     assert_same_run,
     everything_left,
@@ -206,7 +206,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c(world: Callable[..., Recipe], reference: Callable[[str, int], Path], tmp_path: Path) -> None:
-    from recipe_files import write_recipe
+    from tests.support.recipe_files import write_recipe
 
     path, directory = write_recipe(tmp_path / "recipe.toml", world("full")), tmp_path / "run"
     child = subprocess.Popen(

@@ -11,8 +11,8 @@ import pytest
 from heedful import plugins
 from heedful.recipes.schema import Recipe
 from heedful.training.run import execute
-from killing import step_on_disk, survive
-from training_samples import (
+from tests.support.killing import step_on_disk, survive
+from tests.support.training_samples import (
     FAMILY_CHANGES,
     Child,
     assert_same_run,

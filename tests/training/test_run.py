@@ -31,7 +31,7 @@ from heedful.training.assembly import assemble, read_objective
 from heedful.training.loop import Fit
 from heedful.training.progress import Narrator
 from heedful.training.run import execute
-from training_samples import (
+from tests.support.training_samples import (
     assert_same_run,
     read_log,
     read_tsv,

@@ -15,7 +15,7 @@ from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.run import execute
-from training_samples import FAMILY_CHANGES, tiny_recipe, write_data, write_tiny
+from tests.support.training_samples import FAMILY_CHANGES, tiny_recipe, write_data, write_tiny
 
 
 def assembled(folder: Path, seed: int, **model: object) -> Assembly:

@@ -20,7 +20,7 @@ from heedful.storage.locks import alone
 from heedful.storage.shared import SharedStore
 from heedful.training.run import execute
 from heedful.tuning import features
-from training_samples import (
+from tests.support.training_samples import (
     assert_same_run,
     sentences,
     tiny_model,

@@ -18,8 +18,8 @@ from heedful.models.shape import NAMED_SHAPES
 from heedful.recipes.reading import explain_key, make_recipe
 from heedful.recipes.schema import SIZES, Attention, Recipe
 from heedful.training.run import execute
-from killing import survive
-from training_samples import Child, assert_same_run, read_tsv, write_csv, write_data
+from tests.support.killing import survive
+from tests.support.training_samples import Child, assert_same_run, read_tsv, write_csv, write_data
 
 SIZED = {"layers": 2, "width": 16, "heads": 2, "positions": 40}
 

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 from sklearn.linear_model import LogisticRegression, Ridge
-from small_fits import CLASSES, CPU, Small, dataset, recipe_of, small, texts, weights_of
 
 from heedful.errors import RequestError
 from heedful.objectives.classify import Classify
@@ -22,7 +21,8 @@ from heedful.training.run import execute
 from heedful.tuning import solving
 from heedful.tuning.frozen import Frozen
 from heedful.tuning.protocol import DevScore
-from training_samples import (
+from tests.support.small_fits import CLASSES, CPU, Small, dataset, recipe_of, small, texts, weights_of
+from tests.support.training_samples import (
     assert_same_run,
     read_log,
     read_tsv,

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from small_fits import furthest, weights_of
 from test_loop import Watcher, upwards
 
 import heedful
@@ -29,8 +28,9 @@ from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.loop import Fit
 from heedful.training.run import execute
 from heedful.training.schedule import lr_factor, make_schedule
-from task_samples import FILM, SCORES, TWINS, tasks_recipe, write_tasks
-from training_samples import read_log, tiny_recipe, write_data, write_tiny
+from tests.support.small_fits import furthest, weights_of
+from tests.support.task_samples import FILM, SCORES, TWINS, tasks_recipe, write_tasks
+from tests.support.training_samples import read_log, tiny_recipe, write_data, write_tiny
 
 CALM = {
     "dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0, "attention_output_dropout": 0.0,

@@ -12,8 +12,8 @@ from test_resume import Dead, step_on_disk, stop_after
 from heedful.recipes.schema import Recipe
 from heedful.training.loop import Fit
 from heedful.training.run import execute
-from task_samples import FILM, SCORES, tasks_recipe, write_tasks
-from training_samples import Child, assert_same_run, write_tiny
+from tests.support.task_samples import FILM, SCORES, tasks_recipe, write_tasks
+from tests.support.training_samples import Child, assert_same_run, write_tiny
 
 ENDS = (10, 22, 32)
 """Of the stages: two epochs each."""

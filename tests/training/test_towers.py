@@ -24,7 +24,15 @@ from heedful.training.assembly import assemble, read_objective
 from heedful.training.run import execute
 from heedful.tuning import features
 from heedful.tuning.protocol import DevScore
-from training_samples import assert_same_run, read_log, read_tsv, sentences, tiny_recipe, write_csv, write_tiny
+from tests.support.training_samples import (
+    assert_same_run,
+    read_log,
+    read_tsv,
+    sentences,
+    tiny_recipe,
+    write_csv,
+    write_tiny,
+)
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -9,8 +9,8 @@ import pytest
 from heedful.cli.recipes import recipes
 from heedful.errors import RequestError
 from heedful.recipes.reading import builtin_names, explain_key, make_recipe, read_recipe
-from training_samples import write_tiny
-from translation_samples import assembled, translation
+from tests.support.training_samples import write_tiny
+from tests.support.translation_samples import assembled, translation
 
 FUSED = {"kind": "bert-fused", "bert": "minilm"}
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -25,10 +25,10 @@ from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.training.progress import Narrator
 from heedful.training.run import execute
-from killing import survive
-from marian_samples import make_peer, save_peer
-from training_samples import read_log, write_csv, write_tiny
-from translation_samples import KINDS, assembled, translation, words, write_words
+from tests.support.killing import survive
+from tests.support.marian_samples import make_peer, save_peer
+from tests.support.training_samples import read_log, write_csv, write_tiny
+from tests.support.translation_samples import KINDS, assembled, translation, words, write_words
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.full)])

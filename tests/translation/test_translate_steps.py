@@ -17,9 +17,9 @@ from heedful.models.seq2seq.flops import bert_fused_flops, decoder_only_flops, r
 from heedful.nn.attention import linear_maps
 from heedful.objectives import pair_rows, translate
 from heedful.training.optimisers.common import make_optimiser
-from marian_samples import SOURCES, TARGETS, make_peer, save_peer
-from training_samples import write_csv
-from translation_samples import KINDS, assembled, furthest, gradients, translation, without_dropout
+from tests.support.marian_samples import SOURCES, TARGETS, make_peer, save_peer
+from tests.support.training_samples import write_csv
+from tests.support.translation_samples import KINDS, assembled, furthest, gradients, translation, without_dropout
 
 CPU = torch.device("cpu")
 

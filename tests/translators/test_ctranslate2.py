@@ -12,7 +12,7 @@ import pytest
 import heedful
 from heedful.checkpoints.translators.marian import why_not_ctranslate2
 from heedful.inference.translation.translator import Translator
-from marian_samples import SOURCES, make_peer, save_peer
+from tests.support.marian_samples import SOURCES, make_peer, save_peer
 
 PYTHON = os.environ.get("HEEDFUL_CTRANSLATE2_PYTHON")
 HERE = Path(__file__).parent

@@ -12,13 +12,13 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-import translator_samples as samples
 from heedful.checkpoints.translators import TranslatorCheckpoint, read_translator, write_translator
 from heedful.checkpoints.translators.marian import stored_tensors, why_not_ctranslate2
 from heedful.errors import RequestError
 from heedful.models.batch import Batch, pad
 from heedful.models.seq2seq.transformer import Seq2SeqTransformer
-from marian_samples import CASES, SOURCES, TARGETS, make_peer, save_peer
+from tests.support import translator_samples as samples
+from tests.support.marian_samples import CASES, SOURCES, TARGETS, make_peer, save_peer
 
 TOLERANCE = 1e-5
 

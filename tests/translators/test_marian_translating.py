@@ -13,7 +13,7 @@ import heedful
 from heedful.checkpoints.translators.checkpoint import NEUTRAL, SETTINGS
 from heedful.errors import RequestError
 from heedful.inference.translation.translator import Translator
-from marian_samples import CASES, SOURCES, make_peer, save_peer
+from tests.support.marian_samples import CASES, SOURCES, make_peer, save_peer
 
 STOPPING = {True: "early", False: "heuristic", "never": "exact"}
 

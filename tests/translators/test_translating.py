@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import heedful
-import translator_samples as samples
 from heedful.checkpoints.translators import write_translator
 from heedful.cli.main import main
 from heedful.cli.probe_attention import describe
@@ -18,6 +17,7 @@ from heedful.inference.translation.translator import Translator
 from heedful.models.batch import Batch
 from heedful.models.seq2seq.decoder_only import DecoderOnly
 from heedful.probes.attention.translation import look
+from tests.support import translator_samples as samples
 
 TEXTS = ["the cat sat on the mat", "a dog", "", "the dog sat on a cat", "mat", "  ", "the cat ran"]
 SHORT = {"max_length": 12}

@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import translator_samples as samples
 from heedful.checkpoints.directory import read_model
 from heedful.checkpoints.finding import fingerprint
 from heedful.checkpoints.translators import is_translator, read_translator, write_translator
@@ -20,6 +19,7 @@ from heedful.models.seq2seq.shape import RecurrentShape, Seq2SeqShape
 from heedful.models.shape import Shape
 from heedful.nn.blocks import REFERENCE
 from heedful.storage.shared import SharedStore
+from tests.support import translator_samples as samples
 
 
 @pytest.mark.parametrize("kind", samples.KINDS)

@@ -11,7 +11,7 @@ from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_objective
-from training_samples import write_csv, write_tiny
+from tests.support.training_samples import write_csv, write_tiny
 
 KINDS = ("encoder-decoder", "recurrent", "decoder-only", "bert-fused")
 SIZES: dict[str, dict[str, Any]] = {

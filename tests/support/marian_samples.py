@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import transformers
 
-from spm_samples import marian_directory, written
+from tests.support.spm_samples import marian_directory, written
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SOURCES = ["the cat sat", "a dog", "on the mat sat a cat and a dog", "dog dog", "zebra"]

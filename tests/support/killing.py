@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from heedful.recipes.schema import Recipe
-from training_samples import Child, assert_same_run
+from tests.support.training_samples import Child, assert_same_run
 
 
 def step_on_disk(directory: Path) -> int:

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from checkpoint_samples import (
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tests.support.checkpoint_samples import (
     BLOCK,
     FAMILY_NAMES,
     OUTPUT,
@@ -25,8 +28,6 @@ from checkpoint_samples import (
     join_header,
     split_header,
 )
-from safetensors.torch import load_file
-from torch import Tensor
 
 OLD = "pytorch_model.bin"
 

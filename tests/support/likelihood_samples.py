@@ -11,7 +11,7 @@ import torch
 import transformers
 from tokenizers.pre_tokenizers import ByteLevel
 
-import peers
+from tests.support import peers
 
 WORDS = "the a he she man woman doctor nurse said is was late kind people who are old young fix ##ed ##ing car . ,"
 SPECIAL = {

@@ -21,7 +21,7 @@ from heedful.text.tokenizer import Tokenizer
 from heedful.training.loop import Fit
 from heedful.training.state import Progress
 from heedful.tuning.protocol import Surroundings, Tuning
-from training_samples import sentences, tiny_recipe
+from tests.support.training_samples import sentences, tiny_recipe
 
 CPU = torch.device("cpu")
 CLASSES = 3

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from report_samples import data, decide, make_run, make_study, recipe, write_json
+from tests.support.report_samples import data, decide, make_run, make_study, recipe, write_json
 
 FIVE = ["very negative", "negative", "neutral", "positive", "very positive"]
 ROWS, STEPS = 1000, 480

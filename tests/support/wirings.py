@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import torch
-from test_models import SHAPES, formula_model
 from torch import Tensor, nn
 
 from heedful.models.shape import Head, Shape
@@ -11,6 +10,7 @@ from heedful.models.transformer import Transformer
 from heedful.nn.attention import Attended, KeysValues, MultiHeadAttention, Places, join_heads, split_heads
 from heedful.nn.blocks import Kernels
 from heedful.nn.initial import Scale, draw_linear
+from tests.support.formula_models import SHAPES, formula_model
 
 
 class Synthesizer(nn.Module):

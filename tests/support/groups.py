@@ -11,7 +11,7 @@ from torch.distributed import TCPStore
 
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
-from training_samples import forkserver, run_in_child
+from tests.support.training_samples import forkserver, run_in_child
 
 
 class Group:

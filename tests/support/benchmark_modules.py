@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def load_benchmark(name: str) -> ModuleType:
-    path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"{name}_benchmark", path)
     assert spec is not None
     assert spec.loader is not None

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from generation_samples import Last
 from heedful.decoding.coverage import SourceWeights
 from heedful.decoding.settings import Beam, Limits
+from tests.support.generation_samples import Last
 
 LogP = Callable[[tuple[int, ...]], list[float]]
 """From a whole text to the log-probabilities of what follows."""

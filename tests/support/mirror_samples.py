@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from report.report_samples import make_study
+from tests.support.report_samples import make_study
 
 
 def write_study(folder: Path) -> Path:

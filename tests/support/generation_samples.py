@@ -11,9 +11,9 @@ import transformers
 from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 
-import peers
 from heedful.models.shape import Head, Shape
 from heedful.models.transformer import Transformer
+from tests.support import peers
 
 _DECODER = {
     "vocabulary": 23, "width": 16, "layers": 2, "heads": 2, "inner": 24, "positions": 24, "causal": True, "norm": "pre",

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bad_weights import Bad
-from checkpoint_samples import (
+from safetensors.torch import save_file
+
+from tests.support.bad_weights import Bad
+from tests.support.checkpoint_samples import (
     ABSENT,
     CONFIG,
     COUNT,
@@ -23,7 +25,6 @@ from checkpoint_samples import (
     read_config,
     shard,
 )
-from safetensors.torch import save_file
 
 
 def _config(**changes: Any) -> Callable[[Path], None]:

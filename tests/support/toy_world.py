@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from training_samples import sentences
+from tests.support.training_samples import sentences
 
-TOYS = Path(__file__).parent / "toys"
+TOYS = Path(__file__).parents[1] / "toys"
 ENTRY_POINTS = """
 [heedful.objectives]
 lines = toy_objective:Lines

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.recipes.schema import Recipe
-from training_samples import sentences, tiny_recipe, write_csv, write_data
+from tests.support.training_samples import sentences, tiny_recipe, write_csv, write_data
 
 FILM, SCORES, TWINS = "film", "scores", "twins"
 

@@ -8,7 +8,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-GOLDENS = Path(__file__).parent / "adapters/goldens"
+GOLDENS = Path(__file__).parents[1] / "adapters" / "goldens"
 FAMILY_BASES = {family: GOLDENS / family / "base" for family in ("bert", "roberta", "distilbert", "gpt2")}
 CLASSIFIERS = (*FAMILY_BASES, "roformer")
 """The families of `base_with_head`: of RoFormer, which AdapterHub does not know, there are no goldens."""
