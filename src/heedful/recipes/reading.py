@@ -243,7 +243,11 @@ def explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
     if mistake["type"] == "extra_forbidden":
         *parents, name = [str(part) for i, part in enumerate(mistake["loc"]) if not i or part != "Range"]
         allowed = list((Range if "Range" in mistake["loc"][1:] else _schema_at(parents, schema)).model_fields)
-        near = difflib.get_close_matches(name, allowed, 1)
+        others = [k for table, _ in _schemas_at(parents) for k in table.model_fields] if parents == ["study"] else []
+        if name in others:
+            kind = _schema_at(parents, schema).model_fields["kind"].default
+            return f'{key} means nothing with study.kind = "{kind}"; leave it out.'
+        near = difflib.get_close_matches(name, [*allowed, *others], 1)  # the kind of study may follow from its keys
         hint = f"did you mean {'.'.join([*parents, near[0]])}?" if near else f"allowed are {', '.join(allowed)}."
         return f"there is no key {key}; {hint}"
     if mistake["type"] == "missing":
@@ -491,7 +495,7 @@ def _check_pairs(recipe: Recipe, pairs: bool) -> None:
 
 
 def explain_key(key: str) -> str:
-    """The reference of one key or table: its docstring, type and default; of each objective, tuning or study that has it."""
+    """The reference of one key or table: its docstring, type and default, in every table that has it."""
     *path, name = key.split(".")
     if not path and any(k.startswith(f"{key}.") for k in all_keys()):
         return "\n\n".join(explain_key(k) for k in all_keys() if k.startswith(f"{key}."))

@@ -80,8 +80,8 @@ class StudyPlan:
     """What [study] says, for the record."""
     seeds_by_setting: Mapping[str, tuple[int, ...]] | None = None
     """Where settings have got more seeds than the others."""
-    untested: bool = False
-    """Whether a later plan tests what this one chooses: only that one has baselines."""
+    later_seeds: tuple[int, ...] = ()
+    """The seeds with which a later plan tests what is chosen of this one; only that one has baselines."""
     final: bool = False
     """Whether these are the chosen settings of earlier plans, and the only ones that are compared."""
 

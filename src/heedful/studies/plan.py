@@ -143,7 +143,7 @@ def _defaults(compared: Mapping[str, Mapping[str, Any]], changes: Mapping[str, A
 def with_baselines(plan: StudyPlan, of_pairs: Collection[str]) -> StudyPlan:
     """Add a setting of each tuning that is a baseline, where baselines are wanted and the settings are tested.
     `of_pairs` are the keys of the data whose texts come in pairs."""
-    if plan.untested:
+    if plan.later_seeds:
         return plan
     return replace(plan, settings=(*plan.settings, *_baselines_of(plan.settings, of_pairs)))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from heedful.checkpoints.adapters import find_adapter
 from heedful.checkpoints.finding import find, fingerprint
+from heedful.checkpoints.hub import is_hub_id
 from heedful.errors import RequestError, WorkError
 from heedful.objectives.protocol import Objective
 from heedful.recipes.reading import make_recipe, same_recipe
@@ -68,6 +69,7 @@ def run_study(
         largest = most_rows(plan, first).recipe
         study["baselines"] = study.get("baselines") or baselines.scores(largest, plan.seeds[0])
         _refuse_names(plan, study["baselines"] or {})
+        _refuse_missing_models(plan)
         keep_examples(directory / "examples", objectives[data_key(first)])
         sitting = _Sitting(directory, study, store, baselines, executor, quiet, threads, at_once)
         so_far = _run_plans(plan, sitting, of_pairs)
@@ -232,6 +234,24 @@ def _refuse_names(plan: StudyPlan, baselines: Mapping[str, Any]) -> None:
     for setting in plan.settings:
         if setting.name in baselines:
             raise RequestError(f"{setting.name}: is also the name of a baseline; rename the recipe.")
+
+
+def _refuse_missing_models(plan: StudyPlan) -> None:
+    """Where each seed has a model of its own, those of the seeds that come last must be there at the beginning."""
+    for setting in plan.settings:
+        model = setting.recipe.model
+        for seed in plan.later_seeds if "{seed}" in (model.name or "") else ():
+            name = str(model.name_for(seed))
+            if is_hub_id(name) and not Path(name).exists():
+                continue  # on the hub, which is not asked before it must be
+            try:
+                find(name, model.revision)
+            except RequestError as error:
+                raise RequestError(
+                    f"{str(error).rstrip('.')}. What is chosen is tested with the fresh seeds "
+                    f"{', '.join(map(str, plan.later_seeds))}: make their models, set study.final_seeds to fewer, or "
+                    'study.test = "all" to test each setting with its own seeds.'
+                ) from None
 
 
 def _announce(plan: StudyPlan, so_far: SoFar, waiting: list[Job], sitting: _Sitting) -> float | None:

@@ -1,5 +1,6 @@
-"""A recipe's [study]: the settings of a search are all combinations of axes, some of them at random, rounds of them that
-learn (TPE), or rows; the best on dev of each model and method is run again with fresh seeds, and only then tested.
+"""A recipe's [study]: all combinations of axes, some of them at random, rounds of them that learn (TPE), or rows.
+
+The best on dev of each model and method is run again with fresh seeds, and only then tested.
 """
 
 import itertools
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from heedful.checkpoints.finding import find
-from heedful.checkpoints.hub import is_hub_id
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
 from heedful.recipes.reading import make_recipe, unused_keys
@@ -114,8 +113,7 @@ class Search(StudyKind):
             for end in (values.low, values.high) if isinstance(values, Range) else ():
                 make_recipe(tables_with(base.recipe, {key: end}), f"an end of study.{key}")
         tried = self._round({}) if table.search == "tpe" else self._all(axes, rows)
-        _refuse_missing_models(tried, _fresh_seeds(seeds, self.final_seeds))
-        return StudyPlan(tuple(tried), seeds, self, untested=self.final_seeds > 0)
+        return StudyPlan(tuple(tried), seeds, self, later_seeds=_fresh_seeds(seeds, self.final_seeds))
 
     def after(self, so_far: SoFar) -> StudyPlan | None:
         """Return the next round, or the chosen settings with fresh seeds and their test. Runs of a choice bear its
@@ -128,8 +126,7 @@ class Search(StudyKind):
             if settings:
                 return replace(so_far.plan, settings=tuple(settings))
         chosen = self._chosen(so_far) if self.final_seeds else []
-        fresh = _fresh_seeds(so_far.plan.seeds, self.final_seeds)
-        return StudyPlan(tuple(chosen), fresh, self, final=True) if chosen else None
+        return StudyPlan(tuple(chosen), so_far.plan.later_seeds, self, final=True) if chosen else None
 
     def thresholds(self, job: Job, so_far: SoFar) -> Mapping[int, float]:
         """Return the median of the runs of its group with the same seed in earlier rounds, if they are enough."""
@@ -204,24 +201,6 @@ class Search(StudyKind):
 def _fresh_seeds(seeds: Sequence[int], count: int) -> tuple[int, ...]:
     """Return seeds that take no part in choosing, with which the chosen settings are tested."""
     return tuple(range(max(seeds) + 1, max(seeds) + 1 + count))
-
-
-def _refuse_missing_models(settings: Iterable[SettingPlan], fresh: Sequence[int]) -> None:
-    """Where each seed has a model of its own, those of the seeds that come last must be there at the beginning."""
-    for setting in settings:
-        model = setting.recipe.model
-        for seed in fresh if "{seed}" in (model.name or "") else ():
-            name = str(model.name_for(seed))
-            if is_hub_id(name) and not Path(name).exists():
-                continue  # on the hub, which is not asked before it must be
-            try:
-                find(name, model.revision)
-            except RequestError as error:
-                raise RequestError(
-                    f"{str(error).rstrip('.')}. What is chosen is tested with the fresh seeds "
-                    f"{', '.join(map(str, fresh))}: make their models, set study.final_seeds to fewer, or "
-                    'study.test = "all" to test each setting with its own seeds.'
-                ) from None
 
 
 def _trials(so_far: SoFar) -> dict[str, list[Trial]]:
