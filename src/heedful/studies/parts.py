@@ -22,7 +22,7 @@ class SettingPlan:
     method: str
     recipe: Recipe
     values: tuple[tuple[str, Any], ...] = ()
-    """What the study varies, by key."""
+    """What the study varies, by name: mostly keys of the recipe."""
     group: str = ""
     """The setting of the request that this is a variant of: one of each group is chosen."""
     baseline: bool = False
@@ -34,14 +34,15 @@ class SettingPlan:
         return bool(plugins.find("tuning", self.recipe.tuning.method).random(self.recipe))
 
     def variant(
-        self, name: str, values: Mapping[str, Any], derived: Mapping[str, Any] | None = None, place: str = "[study]"
+        self, name: str, changes: Mapping[str, Any], values: Mapping[str, Any] | None = None, place: str = "[study]"
     ) -> SettingPlan:
-        """Return this setting with other values of some keys ("training.lr"), as a member of its group. `derived` are
-        changes that follow from the values, such as the steps that a budget allows; `place` begins an error."""
-        recipe = make_recipe(tables_with(self.recipe, {**values, **(derived or {})}), place)
+        """Return this setting with other values of some keys ("training.lr"), as a member of its group. `values` are
+        what the study varies, where some changes only follow from it, as the steps do from a budget of compute and a
+        size; `place` begins an error."""
+        recipe = make_recipe(tables_with(self.recipe, changes), place)
         return replace(
             self, name=name, model=recipe.model.title, method=recipe.tuning.method, recipe=recipe,
-            values=tuple(values.items()), group=self.name,
+            values=tuple((changes if values is None else values).items()), group=self.name,
         )  # fmt: skip
 
 

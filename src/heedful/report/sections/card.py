@@ -25,6 +25,7 @@ from heedful.report.page.words import (
     title_of,
 )
 from heedful.storage.reading import mapping, names, number, records
+from heedful.studies.kinds.protocol import kind_of
 
 Line = tuple[str, str, Literal["", "warning"]]
 
@@ -149,6 +150,9 @@ def without_card(c: Comparison) -> str:
     """Why there is no card."""
     if c.split is None or not c.scored:
         return "No run of this study has finished with a score, so there is nothing to conclude."
+    kind = kind_of(c.study)
+    if kind is not None and not kind.chooses:
+        return "This study does not choose a setting; its results are below."
     known = c.study.statistics
     if known and known.get("format") != STATISTICS:
         return (

@@ -69,8 +69,8 @@ class Curve(StudyKind):
         settings = []
         for size in sizes:
             values = {"data.fraction": float(size)} if shares else {"data.limit": size}
-            derived = {"data.redraw": True, **_as_many_steps(base.recipe, sizes[-1] / size)}
-            settings.append(base.variant(f"{base.name}-{size}", values, derived, "study.curve"))
+            changes = {**values, "data.redraw": True, **_as_many_steps(base.recipe, sizes[-1] / size)}
+            settings.append(base.variant(f"{base.name}-{size}", changes, values, "study.curve"))
         return settings
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from heedful import plugins
+from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
 from heedful.recipes.schema import StudyTable
 from heedful.studies.parts import DevCurve, Job, SettingPlan, StudyPlan
@@ -122,3 +125,12 @@ class StudyKind:
     def sections(cls, study: Study) -> Sequence[Section | None]:
         """Return its own sections of the report, which come after the results and the tests."""
         return []
+
+
+def kind_of(study: Study) -> type[StudyKind] | None:
+    """Return the kind of a study on disk; None if the package that offers it is no longer there. Studies of earlier
+    versions, which did not say, are comparisons, searches or learning curves: the sections of a search suit all."""
+    with suppress(RequestError):
+        kind: type[StudyKind] = plugins.find("study", str(study.facts.get("kind", "search")))
+        return kind
+    return None

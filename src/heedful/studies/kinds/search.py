@@ -176,11 +176,12 @@ class Search(StudyKind):
     def _variants(
         self, base: SettingPlan, combinations: Sequence[dict[str, Any]], already_made: int, total: int
     ) -> list[SettingPlan]:
-        derived = {"evaluation.test": False} if self.table.test == "chosen" else {}
-        return [
-            base.variant(f"{base.name}-{number:0{len(str(total))}}", values, derived, f"setting {number} of the search")
-            for number, values in enumerate(combinations, start=already_made + 1)
-        ]
+        untested = {"evaluation.test": False} if self.table.test == "chosen" else {}
+        settings = []
+        for number, values in enumerate(combinations, start=already_made + 1):
+            name, place = f"{base.name}-{number:0{len(str(total))}}", f"setting {number} of the search"
+            settings.append(base.variant(name, {**values, **untested}, values, place))
+        return settings
 
     def _chosen(self, so_far: SoFar) -> list[SettingPlan]:
         """Return the best setting on dev of each group, with its test."""
