@@ -38,7 +38,9 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def plan(folder: Path, **study: Any) -> StudyPlan:
-    recipe = corpus_recipe(write_text(folder / "text.txt"), {"kind": "causal"}, model={"shape": "gpt-mini"}, tokenizer={"kind": "bpe"})
+    recipe = corpus_recipe(
+        write_text(folder / "text.txt"), {"kind": "causal"}, model={"shape": "gpt-mini"}, tokenizer={"kind": "bpe"}
+    )
     content = {**recipe.identity(), "study": {**STUDY, **study}}
     return plan_recipe(make_recipe(content), "r", (0,))
 
