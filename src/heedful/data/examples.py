@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from heedful.data.columns import ask_for_label, guess_columns
-from heedful.data.files import columns_of, find_rule
+from heedful.data.files import open_table
 from heedful.data.named import load_named
 from heedful.data.parts import Plan, assemble, read_part
 from heedful.data.records import Dataset, Examples
-from heedful.data.rules import FirstFile
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, check_shares, refuse_for_named
 from heedful.errors import RequestError
 
@@ -55,16 +54,15 @@ def load_dataset(
     assert train is not None  # one of the two is given
     files = {"train": Path(train)}
     files |= {split: Path(path) for split, path in (("dev", dev), ("test", test)) if path is not None}
-    rule = find_rule(files["train"], header, quotes, (text, pair, label))
-    columns = guess_columns(files["train"], rule, text, pair, label)
+    first = open_table(files["train"], header, quotes, (text, pair, label))
+    columns = guess_columns(first, text, pair, label)
     if columns.label is None:
-        raise ask_for_label(files["train"], rule, columns)
-    first = FirstFile(files["train"], rule, columns_of(files["train"], rule))
+        raise ask_for_label(first, columns)
     parts = {}
     for split, path in files.items():
         needed = (columns.text, columns.pair, columns.label if split != "test" else None)
-        by = rule if split == "train" else find_rule(path, header, quotes, needed, first)
-        parts[split] = read_part(path, by, columns.text, columns.pair, columns.label, split == "test")
+        table = first if split == "train" else open_table(path, header, quotes, needed, first)
+        parts[split] = read_part(table, columns.text, columns.pair, columns.label, split == "test")
     title = files["train"].name.split(".")[0] or files["train"].name
     notes = [columns.note] if columns.note else []
     return assemble(parts, Plan(title, kind, None, split_seed, dev_share, test_share, notes=notes))
