@@ -13,6 +13,9 @@ from heedful.cli.run import _data_table
 from heedful.data.disk import read_lines
 from heedful.data.examples import load_dataset
 from heedful.data.files import open_table
+from heedful.objectives.loading import load_data
+from heedful.recipes.schema import DataTable
+from heedful.storage.shared import SharedStore
 
 ROWS = [(f"the weather is fine on day {i}", "good" if i % 2 else "bad") for i in range(40)]
 
@@ -61,10 +64,26 @@ def test_a_comparison_opens_its_file_once(
         table = _data_table(str(path), {}, {})
         dataset = load_dataset(**table)
         assert len(dataset.train) + len(dataset.dev or []) + len(dataset.test or []) == 40
-        load_dataset(**table)
+        assert load_dataset(**table) is dataset
 
     assert opens(compare, path) == 1
     assert opens(compare, path) == 0
+
+
+def test_the_runs_of_a_process_parse_a_data_set_once(
+    tmp_path: Path, opens: Callable[[Callable[[], Any], Path], int]
+) -> None:
+    table = DataTable(train=str(_write(tmp_path / "a.csv", ROWS)), text="text", label="label")
+    store = SharedStore(tmp_path / "shared")
+    first = load_data(table, 0, store)
+    kept = next((tmp_path / "shared").glob("*/data.json"))
+    assert opens(lambda: [load_data(table, seed, store) for seed in range(3)], kept) == 0
+    assert load_data(table, 1, store).train.texts is first.train.texts
+    changed = _write(tmp_path / "a.csv", [*ROWS, ("and one more day", "bad")])
+    assert len(load_data(table, 0, store).train) == len(first.train), changed  # as the study has read it
+    store.forget("data")
+    later = load_data(table, 0, store)
+    assert sum(map(len, later.splits().values())) == 41
 
 
 def test_a_file_that_changes_is_read_anew(tmp_path: Path) -> None:
