@@ -1,7 +1,5 @@
 """Questions and their answers, both free text: files of two columns, or a named set."""
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +10,7 @@ from heedful.data.named import data_folder
 from heedful.data.records import Examples
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, carve_missing, refuse_for_named
 from heedful.errors import RequestError
+from heedful.storage.hashing import sha256_of_json
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Questions:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps([self.questions, self.answers]).encode()).hexdigest()
+        return sha256_of_json([self.questions, self.answers])
 
 
 def load_questions(

@@ -1,10 +1,10 @@
 """What the rest of heedful sees of data: examples of one split, and a data set of three."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from heedful.storage.hashing import sha256_of_rows
 
 Kind = Literal["classes", "score"]
 SPLITS = ("train", "dev", "test")
@@ -75,10 +75,6 @@ class Dataset:
 
 def fingerprint(examples: Examples) -> str:
     """SHA-256 of texts, pairs and labels (or scores) in their order; row numbers do not count."""
-    digest = hashlib.sha256()
     pairs: Sequence[str | None] = examples.pairs or [None] * len(examples)
     answers: Sequence[str | float | None] = examples.labels or examples.scores or [None] * len(examples)
-    for row in zip(examples.texts, pairs, answers, strict=True):
-        digest.update(json.dumps(row).encode())  # ASCII escapes, so that lone surrogates from JSON do not stop it
-        digest.update(b"\n")
-    return digest.hexdigest()
+    return sha256_of_rows(zip(examples.texts, pairs, answers, strict=True))

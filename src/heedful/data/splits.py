@@ -1,12 +1,12 @@
 """Splits that we make ourselves: seeded, stratified, and with equal texts always on the same side."""
 
-import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 from heedful.data.checks import count_of
 from heedful.data.records import Examples
 from heedful.errors import RequestError
+from heedful.storage.hashing import sha256_of
 
 SPLIT_SEED, DEV_SHARE, TEST_SHARE = 0, 0.1, 0.2
 """Of what is carved, unless told otherwise."""
@@ -125,5 +125,5 @@ def _quotas(sizes: dict[Hashable, int], share: float, keep: int) -> dict[Hashabl
     return quotas
 
 
-def _hash(seed: int, key: tuple[str, str]) -> bytes:
-    return hashlib.sha256("\0".join((str(seed), *key)).encode("utf-8", "surrogatepass")).digest()
+def _hash(seed: int, key: tuple[str, str]) -> str:
+    return sha256_of(["\0".join((str(seed), *key)).encode("utf-8", "surrogatepass")])

@@ -1,10 +1,10 @@
 """What the rest of heedful sees of translations: the pairs of one split, and a data set of several."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from heedful.storage.hashing import sha256_of_rows
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,7 @@ class Pairs:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the texts in their order; row numbers do not count."""
-        digest = hashlib.sha256()
-        for pair in zip(self.sources, self.targets, strict=True):
-            digest.update(json.dumps(pair).encode())
-            digest.update(b"\n")
-        return digest.hexdigest()
+        return sha256_of_rows(zip(self.sources, self.targets, strict=True))
 
 
 @dataclass(frozen=True)
