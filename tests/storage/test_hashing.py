@@ -9,7 +9,6 @@ import pytest
 
 from heedful.checkpoints.finding import fingerprint
 from heedful.data.records import Examples
-from heedful.data.records import fingerprint as fingerprint_of_examples
 from heedful.errors import RequestError
 from heedful.storage import hashing
 from heedful.storage.hashing import sha256_of, sha256_of_file, sha256_of_json
@@ -18,7 +17,7 @@ from heedful.storage.hashing import sha256_of, sha256_of_file, sha256_of_json
 def test_the_values_of_earlier_versions(tmp_path: Path) -> None:
     """Written down before there was one module for them."""
     examples = Examples(["a", "ü\ud800"], None, ["x", "y"], None, [1, 2])
-    assert fingerprint_of_examples(examples)[:16] == "456668f8e2a0b7e4"
+    assert examples.fingerprint[:16] == "456668f8e2a0b7e4"
     (tmp_path / "adapters" / "one").mkdir(parents=True)
     (tmp_path / "bert").mkdir()
     for name in ("config.json", "adapters/one/adapter.bin", "bert/vocab.txt", "notes.md"):
