@@ -159,7 +159,7 @@ def test_a_header_that_is_repeated_further_down_is_no_row(tmp_path: Path, names:
     dataset = load(train=path, text=None, label=None)
     assert (dataset.train.texts, dataset.labels) == ([row[0] for row in ROWS], ("bad", "good"))
     assert [check["sentence"] for check in dataset.checks if check["state"] == "warn"] == [
-        "a.csv: 2 rows could not be read and are left out (lines 12, 33; the first repeats the column names)."
+        "a.csv: 2 rows cannot be read and are left out (lines 12, 33; the first repeats the column names)."
     ]
     with pytest.raises(RequestError, match=r"a\.csv, line 12, repeats the column names; correct or remove it"):
         list(read_rows(path, names[0]))

@@ -15,11 +15,12 @@ from heedful.errors import RequestError
 class Layout:
     files: Mapping[str, str]
     """Official split (train, dev, test) to file, from the set's folder or repository."""
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int] = field(default_factory=dict)
     """Rows of each, as published."""
     form: str = "rows"
     """"rows" (a format that `read_rows` knows), "character" (one character, a space, the text) or "bars"
-    (the label, three bars between spaces, the text)."""
+    (the label, three bars between spaces, the text); of translations, "sides" (two aligned files whose names differ in
+    the language, {}) or "words" (one file with a pair of words to a line, which we split)."""
     text: str = "text"
     pair: str | None = None
     label: str = "label"

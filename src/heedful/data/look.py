@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from heedful.data.aligned.loading import load_pairs
-from heedful.data.aligned.named import NAMED as PAIRS
-from heedful.data.aligned.named import where_pairs_are
+from heedful.data.catalog import PAIRS
 from heedful.data.check_results import Finding, summary
 from heedful.data.checks import CHECKS, check_splits, label_balance, score_range, word_lengths
 from heedful.data.columns import guess_columns
@@ -15,6 +13,7 @@ from heedful.data.labels import decide_kind, in_order, to_classes, to_scores
 from heedful.data.named import NAMED, find_named, load_named, where_from
 from heedful.data.parts import read_part
 from heedful.data.records import Examples
+from heedful.data.translations import load_pairs
 from heedful.errors import RequestError
 
 
@@ -71,7 +70,7 @@ def _facts_of_pairs(
     """Source and target as text and pair, but words are counted for each side; a file is not split."""
     if named:
         data = load_pairs(name=name, source=sides[0], target=sides[1])
-        what, place = PAIRS[name].what, where_pairs_are(PAIRS[name])[0]
+        what, place = PAIRS[name].what, where_from(PAIRS[name])[0]
     else:
         data = load_pairs(train=name, source=sides[0], target=sides[1], header=header, dev_share=0, test_share=0)
         what, place = "", name

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from heedful.data.catalog import QUESTIONS
 from heedful.data.files import open_table
-from heedful.data.named import data_folder
+from heedful.data.named import find_set, locate
 from heedful.data.records import Questions
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, carve_missing, refuse_for_named
 from heedful.errors import RequestError
@@ -22,7 +22,9 @@ def load_questions(
 ) -> tuple[dict[str, Questions], list[str]]:
     """Each split that there is, of a named set or of `files`, and sentences on what was done. Without column names, the
     first column asks and the second answers. Files without a dev give one of their train."""
-    paths = _named(name) if name else {split: Path(file) for split, file in files.items()}
+    paths = {split: Path(file) for split, file in files.items()}
+    if name:
+        _, paths = locate(find_set(name, QUESTIONS), ("train", "dev"))
     if "train" not in paths:
         raise RequestError("[data] needs train, a file of questions and answers, or name.")
     splits = {split: read_questions(path, question, answer, header, quotes) for split, path in paths.items()}
@@ -61,17 +63,3 @@ def _looks_headed(path: Path) -> bool | None:
     """A first line that asks is a question, whatever the others look like."""
     columns = open_table(path, True).columns
     return False if columns and columns[0].strip().endswith("?") else None
-
-
-def _named(name: str) -> dict[str, Path]:
-    if name not in QUESTIONS:
-        raise RequestError(f"data.name = {name!r}: no set of questions has this name; there is {', '.join(QUESTIONS)}.")
-    folder = data_folder()
-    files = {split: None if folder is None else folder / file for split, file in QUESTIONS[name].files.items()}
-    missing = [split for split, path in files.items() if path is None or not path.is_file()]
-    if missing:
-        where = "HEEDFUL_DATA is not set" if folder is None else f"{folder} has no {QUESTIONS[name].files[missing[0]]}"
-        raise RequestError(
-            f"{name} is not here ({where}); set HEEDFUL_DATA to a folder that has {QUESTIONS[name].files['train']}."
-        )
-    return {split: path for split, path in files.items() if path is not None}
