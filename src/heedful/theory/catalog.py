@@ -26,7 +26,8 @@ CHAPTERS = {
 def demonstrations() -> tuple[Demonstration, ...]:
     """All of them, by chapter."""
     names = [info.name for info in pkgutil.iter_modules(folder.__path__)]
-    found = [importlib.import_module(f"{folder.__name__}.{name}").DEMONSTRATION for name in names]
+    modules = [importlib.import_module(f"{folder.__name__}.{name}") for name in names]
+    found = [module.PAGE.demonstration(module.show) for module in modules]
     order = list(CHAPTERS)
     return tuple(
         sorted(
