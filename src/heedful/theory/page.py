@@ -1,11 +1,11 @@
-"""The words of a demonstration, read from the Markdown file beside its module.
+"""The words of a demonstration, read from the Markdown file next to its module.
 
 Such a file begins with the title and a few `key: value` lines. Its sections are paragraphs (indented ones are formulas)
 or lists of `- key: sentence`; `$name` in a sentence is replaced by a computed figure.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from string import Template
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from heedful.report.page.pieces import Figure, Prose
+from heedful.report.page.pieces import Column, Figure, Prose, Row, Table
 from heedful.theory.demonstration import Check, Demonstration, Shown
 
 if TYPE_CHECKING:
-    from altair import Chart
+    from heedful.report.page.charts import Chart
 
-LISTS = ("Checks", "Limits", "Captions")
+LISTS = ("Checks", "Checks of the limits", "Captions")
 """The sections that are lists of `- key: sentence`."""
 
 
@@ -31,12 +31,12 @@ class Page:
     head: dict[str, str]
     """chapter, order, files and paper."""
     paragraphs: dict[str, tuple[str, ...]]
-    """By section: Claim, Why, Where it ends, What is published."""
+    """By section: Claim, Why, Limits, In the literature."""
     sentences: dict[str, dict[str, str]]
     """By section, of those that are lists, and key."""
 
     @staticmethod
-    def beside(module: str) -> "Page":
+    def read(module: str) -> "Page":
         """Read the page of a module: `attention_copy.md` of `attention_copy`."""
         package, _, stem = module.rpartition(".")
         text = (resources.files(package) / f"{stem}.md").read_text(encoding="utf-8")
@@ -60,9 +60,9 @@ class Page:
             title=self.title,
             claim=" ".join(self.paragraphs["Claim"]),
             reason=self.paragraphs["Why"],
-            ends=self.paragraphs["Where it ends"],
+            ends=self.paragraphs["Limits"],
             show=show,
-            published=" ".join(self.paragraphs.get("What is published", ())),
+            published=" ".join(self.paragraphs.get("In the literature", ())),
             paper=self.head.get("paper", ""),
             see=tuple(self.head["files"].split(", ")) if "files" in self.head else (),
             order=int(self.head["order"]),
@@ -82,11 +82,16 @@ class Page:
     def prose(self, key: str, **figures: object) -> Prose:
         return Prose(self.caption(key, **figures))
 
+    def table(self, key: str, titles: Sequence[str], rows: Sequence[Sequence[str]], **figures: object) -> Table:
+        """Return a table of numbers with its caption from the page."""
+        columns = tuple(Column(title, numeric=True) for title in titles)
+        return Table(self.caption(key, **figures), columns, tuple(Row(tuple(row)) for row in rows))
+
     def caption(self, key: str, **figures: object) -> str:
         return Template(self.sentences["Captions"][key]).substitute(figures)
 
     def _statement(self, key: str, figures: dict[str, object]) -> str:
-        section = "Checks" if key in self.sentences["Checks"] else "Limits"
+        section = "Checks" if key in self.sentences["Checks"] else "Checks of the limits"
         return Template(self.sentences[section][key]).substitute(figures)
 
 

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from heedful.report.page import plots
 from heedful.report.page.pieces import Figure
 from heedful.theory.demonstration import Check, Shown
 from heedful.theory.demonstrations.attention_construction import WIDTH, outputs, tokens
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal, uniform
 from heedful.theory.lookup import attend, orthonormal
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 
 def changed(u: Tensor, s: Tensor, t: Tensor) -> Tensor:
@@ -78,17 +78,8 @@ def _limits(draws: int, generator: torch.Generator, directions: Tensor) -> tuple
 
 def _figure() -> Figure:
     amounts = torch.linspace(-3, 3, 121, dtype=torch.float64)
-    rows = []
-    for name, beta in (("β = 0.1", 0.1), ("β = 1", 1.0), ("β = 3", 3.0)):
-        u = beta * torch.eye(4, WIDTH, dtype=torch.float64).expand(len(amounts), 4, WIDTH)
-        for amount, distance in zip(amounts.tolist(), _distance(u, amounts, amounts).tolist(), strict=True):
-            rows.append(
-                {"s = t, the amount of u_c and of u_d that is added": amount, "distance / β": distance, "β": name}
-            )
-    rows += [
-        {"s = t, the amount of u_c and of u_d that is added": amount, "distance / β": math.sqrt(2) / 3, "β": "√2/3"}
-        for amount in (-3.0, 3.0)
-    ]
-    return PAGE.figure(
-        "distance", plots.lines(rows, "s = t, the amount of u_c and of u_d that is added", "distance / β", "β")
-    )
+    u = torch.eye(4, WIDTH, dtype=torch.float64).expand(len(amounts), 4, WIDTH)
+    series = {f"β = {beta:g}": _distance(beta * u, amounts, amounts) for beta in (0.1, 1.0, 3.0)}
+    series["√2/3"] = torch.full_like(amounts, math.sqrt(2) / 3)
+    axes = "s = t, the amount of u_c and of u_d that is added", "distance / β", "β"
+    return PAGE.figure("distance", curves(amounts, series, *axes))

@@ -4,14 +4,14 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from heedful.report.page import plots
 from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Check, Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal, uniform
 from heedful.theory.lookup import attend, margin, needed_table, orthonormal
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 N, WIDTH = 10, 16
 
@@ -63,14 +63,10 @@ def _limits(draws: int, generator: torch.Generator, keys: Tensor, eps: Tensor, n
 
 
 def _figures() -> tuple[Block, ...]:
-    rows: list[dict[str, float | str]] = []
-    for m in torch.linspace(0, 12, 61, dtype=torch.float64):
-        w = float(1 / (2 + (N - 2) * torch.exp(-m)))
-        rows += [
-            {"M": float(m), "weight": w, "of": "v_a, and v_b as well"},
-            {"M": float(m), "weight": 1 - 2 * w, "of": "the other eight together"},
-        ]
+    m = torch.linspace(0, 12, 61, dtype=torch.float64)
+    w = 1 / (2 + (N - 2) * torch.exp(-m))
+    series = {"v_a, and v_b as well": w, "the other eight together": 1 - 2 * w}
     table = needed_table(
         PAGE.caption("needed-table"), (10, 100, 1000, 10_000), lambda n, eps: margin(n - 2, 2 * eps, wanted=2)
     )
-    return (PAGE.figure("weights", plots.lines(rows, "M", "weight", "of")), table)
+    return (PAGE.figure("weights", curves(m, series, "M", "weight")), table)

@@ -6,15 +6,14 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Column, Row, Table
-from heedful.theory.demonstration import Check, Shown
+from heedful.report.page.pieces import Block
+from heedful.theory.demonstration import Check, Shown, number
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal, uniform
 from heedful.theory.lookup import attend, orthonormal
 from heedful.theory.page import Page
-from heedful.theory.wording import number
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 WIDTH = 8
 
@@ -90,17 +89,9 @@ def _figures() -> tuple[Block, ...]:
     u = betas[:, None, None] * directions
     found = outputs(u)
     targets = {"c₂ from u_b": (1, u[:, 1]), "c₁ from u_b − u_c": (0, u[:, 1] - u[:, 2])}
-    rows = [
-        {"β": beta, "distance / β, logarithmic": distance / beta, "of": name}
-        for name, (token, target) in targets.items()
-        for beta, distance in zip(betas.tolist(), vector_norm(found[:, token] - target, dim=-1).tolist(), strict=True)
-    ]
-    table = Table(
-        PAGE.caption("needed-table"),
-        (Column("ε", numeric=True), Column("β", numeric=True)),
-        tuple(
-            Row((number(eps), f"{math.sqrt(math.log(math.sqrt(5) / eps - 2)):.2f}"))
-            for eps in (0.5, 0.1, 0.01, 0.001, 1e-6)
-        ),
+    off = {name: vector_norm(found[:, i] - target, dim=-1) / betas for name, (i, target) in targets.items()}
+    needed = {eps: math.sqrt(math.log(math.sqrt(5) / eps - 2)) for eps in (0.5, 0.1, 0.01, 0.001, 1e-6)}
+    return (
+        PAGE.figure("error", curves(betas, off, "β", "distance / β, logarithmic", log_y=True)),
+        PAGE.table("needed-table", ("ε", "β"), [(number(eps), f"{beta:.2f}") for eps, beta in needed.items()]),
     )
-    return (PAGE.figure("error", plots.lines(rows, "β", "distance / β, logarithmic", "of", log_y=True)), table)

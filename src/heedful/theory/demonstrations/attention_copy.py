@@ -4,14 +4,14 @@ import torch
 from torch.linalg import vector_norm
 
 from heedful.nn.attention import dot_product
-from heedful.report.page import plots
 from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Check, Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal, uniform
 from heedful.theory.lookup import attend, margin, needed_table, orthonormal
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 N, WIDTH = 10, 16
 
@@ -69,10 +69,7 @@ def _limits(draws: int, generator: torch.Generator, keys: torch.Tensor, eps: tor
 
 def _figures() -> tuple[Block, ...]:
     sizes = (2, 10, 100, 1000, 10_000)
-    rows = [
-        {"M": float(m), "weight of v_j": float(1 / (1 + (n - 1) * torch.exp(-m))), "keys": f"n = {n:,}"}
-        for n in sizes
-        for m in torch.linspace(0, 20, 81, dtype=torch.float64)
-    ]
+    m = torch.linspace(0, 20, 81, dtype=torch.float64)
+    series = {f"n = {n:,}": 1 / (1 + (n - 1) * torch.exp(-m)) for n in sizes}
     table = needed_table(PAGE.caption("needed-table"), sizes, lambda n, eps: margin(n - 1, eps))
-    return (PAGE.figure("weight", plots.lines(rows, "M", "weight of v_j", "keys")), table)
+    return (PAGE.figure("weight", curves(m, series, "M", "weight of v_j", "keys")), table)

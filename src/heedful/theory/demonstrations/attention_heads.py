@@ -8,14 +8,15 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Column, Row, Table
+from heedful.report.page.pieces import Block
 from heedful.report.page.words import share
 from heedful.theory.demonstration import Check, Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal, uniform
 from heedful.theory.lookup import attend, margin, orthonormal
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 N, WIDTH = 10, 16
 COUNTS = (1, 1, N - 2)
@@ -147,24 +148,16 @@ def _figures(generator: torch.Generator) -> tuple[Block, ...]:
     eps = 1 + math.sqrt(0.5) * normal(generator, 5000)
     shares = {"one head": one_head(eps, 20)[0].tolist(), "two heads": two_heads(eps, 20)[0].tolist()}
     ms = torch.linspace(1, 60, 119, dtype=torch.float64)
-    rows = []
-    for name, heads in (("one head", one_head), ("two heads", two_heads)):
-        for m, near in zip(ms.tolist(), _near(heads, ms).tolist(), strict=True):
-            rows.append({"M": m, "share of draws with w_a within 0.05 of ½": near, "heads": name})
+    near = {"one head": _near(one_head, ms), "two heads": _near(two_heads, ms)}
     titles = ("M", *(f"{heads}: {what}" for heads in ("one head", "two heads") for what in ("variance", "near ½")))
-    table = Table(
-        PAGE.caption("table"),
-        tuple(Column(title, numeric=True) for title in titles),
-        tuple(Row(_row(m)) for m in (5, 10, 20, 50, 200)),
-    )
     return (
         PAGE.figure("weights", plots.histogram(shares, "w_a"), negative_share=share(NEGATIVE)),
         PAGE.figure(
             "near",
-            plots.lines(rows, "M", "share of draws with w_a within 0.05 of ½", "heads"),
+            curves(ms, near, "M", "share of draws with w_a within 0.05 of ½", "heads"),
             positive_share=share(1 - NEGATIVE),
         ),
-        table,
+        PAGE.table("table", titles, [_row(m) for m in (5, 10, 20, 50, 200)]),
     )
 
 

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from heedful.report.page import plots
 from heedful.report.page.pieces import Figure
 from heedful.theory.demonstration import Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal, uniform
 from heedful.theory.lookup import attend, orthonormal
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 N, WIDTH = 10, 16
 SAMPLES = 2000
@@ -52,14 +52,10 @@ def _off(means: Tensor, noise: Tensor, alpha: float, m: float) -> Tensor:
 
 def _figures(generator: torch.Generator) -> tuple[Figure, ...]:
     means, noise = orthonormal(generator, 400, N, WIDTH), normal(generator, 400, N, WIDTH)
-    rows = []
-    for name, alpha in (("α = 10⁻⁶", 1e-6), ("α = 10⁻⁴", 1e-4), ("α = 10⁻²", 1e-2)):
-        for power in torch.linspace(0, 4, 33, dtype=torch.float64).tolist():
-            typical = float((_off(means, noise, alpha, 10**power) ** 2).mean().sqrt())
-            rows.append({"M, logarithmic": 10**power, "typical distance from ½, logarithmic": typical, "α": name})
-    return (
-        PAGE.figure(
-            "window",
-            plots.lines(rows, "M, logarithmic", "typical distance from ½, logarithmic", "α", log_x=True, log_y=True),
-        ),
-    )
+    ms = [10**power for power in torch.linspace(0, 4, 33, dtype=torch.float64).tolist()]
+    typical = {
+        name: [float((_off(means, noise, alpha, m) ** 2).mean().sqrt()) for m in ms]
+        for name, alpha in (("α = 10⁻⁶", 1e-6), ("α = 10⁻⁴", 1e-4), ("α = 10⁻²", 1e-2))
+    }
+    axes = "M, logarithmic", "typical distance from ½, logarithmic", "α"
+    return (PAGE.figure("window", curves(ms, typical, *axes, log_x=True, log_y=True)),)

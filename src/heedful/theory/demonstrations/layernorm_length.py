@@ -4,11 +4,12 @@ import torch
 from torch import Tensor
 
 from heedful.nn.norms import layer_norm
-from heedful.report.page import plots
+from heedful.report.page.pieces import Figure
 from heedful.theory.demonstration import Shown
+from heedful.theory.drawing import curves
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 D = 16
 
@@ -39,7 +40,7 @@ def show(draws: int, generator: torch.Generator) -> Shown:
             PAGE.holds("small-eps", off(1e-12), 1e-9),
             PAGE.holds("below", normalised(x, 1e-5).norm(dim=-1) - root, 0.0),
         ),
-        figures=(PAGE.figure("deviation", plots.lines(_rows(), *_AXES, log_x=True)),),
+        figures=(_figure(),),
         limits=(
             PAGE.fails("small-deviation", (normalised(small, 1e-5).norm(dim=-1) / root - 1).abs(), 0.01),
             PAGE.fails("equal-entries", (normalised(constant, 1e-5).norm(dim=-1) / root - 1).abs(), 0.01),
@@ -49,15 +50,13 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     )
 
 
-_AXES = ("standard deviation of x, logarithmic", "‖x̂‖ / √d", "ε")
-
-
-def _rows() -> list[dict[str, float | str]]:
+def _figure() -> Figure:
     shape = torch.linspace(-1, 1, D, dtype=torch.float64)
     shape = shape / shape.var(correction=0).sqrt()
-    rows: list[dict[str, float | str]] = []
-    for name, eps in (("ε = 1e-12 (BERT)", 1e-12), ("ε = 1e-5 (GPT-2)", 1e-5)):
-        for power in torch.linspace(-8, 1, 91, dtype=torch.float64).tolist():
-            length = float(normalised(10**power * shape, eps).norm()) / D**0.5
-            rows.append(dict(zip(_AXES, (10**power, length, name), strict=True)))
-    return rows
+    deviations = 10 ** torch.linspace(-8, 1, 91, dtype=torch.float64)
+    series = {
+        name: normalised(deviations[:, None] * shape, eps).norm(dim=-1) / D**0.5
+        for name, eps in (("ε = 1e-12 (BERT)", 1e-12), ("ε = 1e-5 (GPT-2)", 1e-5))
+    }
+    axes = "standard deviation of x, logarithmic", "‖x̂‖ / √d", "ε"
+    return PAGE.figure("deviation", curves(deviations, series, *axes, log_x=True))

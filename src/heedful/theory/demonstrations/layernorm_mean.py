@@ -12,7 +12,7 @@ from heedful.theory.directions import basis
 from heedful.theory.draws import normal, orthogonal
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 D = 8
 

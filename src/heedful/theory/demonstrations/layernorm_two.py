@@ -3,12 +3,13 @@
 import torch
 
 from heedful.nn.norms import layer_norm
-from heedful.report.page import plots
+from heedful.report.page.pieces import Figure
 from heedful.theory.demonstration import Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 EPS = 1e-5
 
@@ -32,7 +33,7 @@ def show(draws: int, generator: torch.Generator) -> Shown:
                 "eps", (layer_norm(x, one, zero, EPS) - corner * half / (half**2 + EPS).sqrt()).abs().amax(dim=1), 1e-9
             ),
         ),
-        figures=(PAGE.figure("step", plots.lines(_rows(), *_AXES)),),
+        figures=(_figure(),),
         limits=(
             PAGE.fails("near", (layer_norm(near, one, zero, EPS) - corner).abs().amax(dim=1), 0.01),
             PAGE.holds("equal", layer_norm(x[:, :1].expand(-1, 2), one, zero, EPS).abs().amax(dim=1), 1e-9),
@@ -43,15 +44,12 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     )
 
 
-_AXES = ("x₁ − x₂", "first entry of LN(x)", "ε")
-
-
-def _rows() -> list[dict[str, float | str]]:
+def _figure() -> Figure:
     difference = torch.linspace(-0.05, 0.05, 201, dtype=torch.float64)
     x = torch.stack([difference / 2, -difference / 2], dim=-1)[difference != 0]
     one, zero = torch.ones(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    rows: list[dict[str, float | str]] = []
-    for name, eps in (("ε = 0", 0.0), ("ε = 1e-5", 1e-5), ("ε = 1e-4", 1e-4)):
-        for point, first in zip(x, layer_norm(x, one, zero, eps)[:, 0].tolist(), strict=True):
-            rows.append(dict(zip(_AXES, (float(point[0] - point[1]), first, name), strict=True)))
-    return rows
+    series = {
+        name: layer_norm(x, one, zero, eps)[:, 0]
+        for name, eps in (("ε = 0", 0.0), ("ε = 1e-5", 1e-5), ("ε = 1e-4", 1e-4))
+    }
+    return PAGE.figure("step", curves(x[:, 0] - x[:, 1], series, "x₁ − x₂", "first entry of LN(x)", "ε"))

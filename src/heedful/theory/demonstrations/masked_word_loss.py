@@ -12,10 +12,11 @@ from heedful.nn.norms import LayerNorm
 from heedful.report.page import plots
 from heedful.report.page.pieces import Block, Column, Row, Table
 from heedful.theory.demonstration import Check, Shown
-from heedful.theory.draws import normal, permutations, redraw, uniform
+from heedful.theory.drawing import curves
+from heedful.theory.draws import normal, permutations, redraw, uniform, worst
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 LENGTH, WIDTH, WORDS, MOST = 10, 8, 30, 6
 """Tokens of a text, width, size of the vocabulary, most masked tokens of a text."""
@@ -65,13 +66,13 @@ def show(draws: int, generator: torch.Generator) -> Shown:
             length=LENGTH,
         ),
         PAGE.holds("masked-rows", summed((few - all_rows).abs().amax(dim=1), text, draws).detach(), ROUNDING),
-        PAGE.holds("state-gradients", (by_rows - by_all).abs().flatten(1).amax(dim=1), ROUNDING),
+        PAGE.holds("state-gradients", worst(by_rows - by_all), ROUNDING),
         PAGE.holds(
             "weight-gradients",
             (_along(of_texts[0], weights, directions) - _along(of_texts[1], weights, directions)).abs(),
             ROUNDING,
         ),
-        PAGE.holds("zero-gradient", (by_all * ~masked[..., None]).abs().flatten(1).amax(dim=1), 0.0),
+        PAGE.holds("zero-gradient", worst(by_all * ~masked[..., None]), 0.0),
     )
     limits = (*_means(draws, generator), *_likelihood(draws, generator))
     return Shown(checks, _figures(draws, generator), limits)
@@ -152,11 +153,8 @@ def _odds(table_b22: Tensor) -> Tensor:
 
 
 def _figures(draws: int, generator: torch.Generator) -> tuple[Block, ...]:
-    rows = [
-        {"masked tokens m of the text": m, "weight of one token": round(value, 4), "of": name}
-        for name, weight in (("mean over all tokens", lambda m: 1 / 36), ("mean of means", lambda m: 1 / (8 * m)))
-        for m, value in ((m, weight(m)) for m in range(1, 9))
-    ]
+    counts = range(1, 9)
+    weights = {"mean over all tokens": [1 / 36] * 8, "mean of means": [1 / (8 * m) for m in counts]}
     totals: dict[str, Sequence[float]] = {
         f"{n} words": products(_joints(draws, generator, n)).sum(dim=(1, 2)).tolist() for n in (2, 4, 8)
     }
@@ -170,7 +168,7 @@ def _figures(draws: int, generator: torch.Generator) -> tuple[Block, ...]:
     )
     return (
         PAGE.figure(
-            "weights", plots.lines(rows, "masked tokens m of the text", "weight of one token", "of", points=True)
+            "weights", curves(counts, weights, "masked tokens m of the text", "weight of one token", points=True)
         ),
         PAGE.prose("two-words"),
         Table(

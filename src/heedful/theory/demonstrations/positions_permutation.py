@@ -17,7 +17,7 @@ from heedful.theory.demonstration import Check, Shown
 from heedful.theory.draws import normal, permutations, redraw
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 LENGTH, WIDTH, HEADS = 7, 8, 2
 EXACT = 1e-9

@@ -5,13 +5,13 @@ from torch import Tensor
 
 from heedful.nn.attention import MultiHeadAttention, dot_product
 from heedful.nn.positions import RotaryAttention, rotate
-from heedful.report.page import plots
 from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Check, Shown
-from heedful.theory.draws import normal, redraw
+from heedful.theory.drawing import curves, heatmap
+from heedful.theory.draws import normal, redraw, worst
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 WIDTH, LENGTH = 32, 6
 FARTHEST = 10_000
@@ -41,7 +41,7 @@ def show(draws: int, generator: torch.Generator) -> Shown:
         PAGE.holds("shift", (scores(q, k, p + shift, other + shift) - score).abs(), ROUNDING, farthest=f"{FARTHEST:,}"),
         PAGE.holds("distance", ((q * turned(k, other - p)).sum(dim=1) - score).abs(), ROUNDING),
         PAGE.holds("lengths", (turned(q, p).norm(dim=1) - q.norm(dim=1)).abs(), ROUNDING),
-        PAGE.holds("layer", (near - far).abs().flatten(1).amax(dim=1), ROUNDING),
+        PAGE.holds("layer", worst(near - far), ROUNDING),
     )
     return Shown(checks, _figures(generator), _limits(draws, generator, q, k))
 
@@ -67,7 +67,7 @@ def _limits(draws: int, generator: torch.Generator, q: Tensor, k: Tensor) -> tup
         PAGE.fails("falls", random.diff(dim=1).amax(dim=1), 0.0),
         PAGE.fails("falls-with-itself", equal.diff(dim=1).amax(dim=1), 0.0),
         PAGE.holds("largest-at-zero", (equal - equal[:, :1]).amax(dim=1), ROUNDING),
-        PAGE.fails("rotated-values", (early - late).abs().flatten(1).amax(dim=1), 0.01),
+        PAGE.fails("rotated-values", worst(early - late), 0.01),
     )
 
 
@@ -75,21 +75,13 @@ def _figures(generator: torch.Generator) -> tuple[Block, ...]:
     distances = torch.arange(101)
     q, k = normal(generator, 3, WIDTH), normal(generator, 3, WIDTH)
     ones = torch.ones(1, WIDTH, dtype=torch.float64)
-    series = {"q = k = (1, …, 1)": profile(ones, ones, distances)[0]}
+    series = {"q = k = (1, …, 1)": profile(ones, ones, distances)[0] / WIDTH**0.5}
     for i, values in enumerate(profile(q, k, distances)[:2]):
-        series[f"random q and k, {i + 1}"] = values
-    rows = [
-        {"distance p − p′": n, "score / √d": round(float(value) / WIDTH**0.5, 3), "of": name}
-        for name, values in series.items()
-        for n, value in enumerate(values)
-    ]
+        series[f"random q and k, {i + 1}"] = values / WIDTH**0.5
     n = 24
     text = rotate(q[1:2, None].expand(1, 1, n, WIDTH), torch.arange(n))[0, 0]
     keys = rotate(k[1:2, None].expand(1, 1, n, WIDTH), torch.arange(n))[0, 0]
-    cells = [
-        {"p′": j, "p": i, "score": round(float(text[i] @ keys[j]) / WIDTH**0.5, 3)} for i in range(n) for j in range(n)
-    ]
     return (
-        PAGE.figure("scores", plots.grid(cells, "p′", "p", "score", signed=True)),
-        PAGE.figure("profile", plots.lines(rows, "distance p − p′", "score / √d", "of")),
+        PAGE.figure("scores", heatmap(text @ keys.T / WIDTH**0.5, "p′", "p", "score", first=0, signed=True)),
+        PAGE.figure("profile", curves(distances, series, "distance p − p′", "score / √d")),
     )

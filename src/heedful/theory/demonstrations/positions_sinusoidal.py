@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 from heedful.nn.positions import angles, frequencies, sinusoidal
-from heedful.report.page import plots
 from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Check, Shown
-from heedful.theory.draws import normal
+from heedful.theory.drawing import curves, heatmap
+from heedful.theory.draws import normal, worst
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 WIDTH = 32
 FARTHEST = 10_000
@@ -53,8 +53,7 @@ def show(draws: int, generator: torch.Generator) -> Shown:
         PAGE.holds(
             "rotation",
             torch.maximum(
-                (matrix.mT @ matrix - torch.eye(WIDTH)).abs().flatten(1).amax(dim=1),
-                (matrix @ shift_matrix(m) - shift_matrix(k + m)).abs().flatten(1).amax(dim=1),
+                worst(matrix.mT @ matrix - torch.eye(WIDTH)), worst(matrix @ shift_matrix(m) - shift_matrix(k + m))
             ),
             ROUNDING,
         ),
@@ -81,7 +80,7 @@ def _limits(draws: int, generator: torch.Generator) -> tuple[Check, ...]:
     after = torch.einsum("bd,bde,be->b", sinusoidal(p + k + 1, WIDTH), learned, sinusoidal(q + k + 1, WIDTH))
     table = normal(generator, draws, 40, 8)
     fitted = torch.linalg.lstsq(table[:, :-1], table[:, 1:]).solution
-    left = (table[:, :-1] @ fitted - table[:, 1:]).abs().flatten(1).amax(dim=1)
+    left = worst(table[:, :-1] @ fitted - table[:, 1:])
     distant = torch.randint(10**6, 10**7, (draws,), generator=generator)
     single = (distant.float()[:, None] * frequencies(WIDTH).float()).double()
     return (
@@ -94,29 +93,19 @@ def _limits(draws: int, generator: torch.Generator) -> tuple[Check, ...]:
 
 def _figures() -> tuple[Block, ...]:
     small = 12
-    matrix = shift_matrix(torch.tensor(3), small)
-    cells = [
-        {"column": j + 1, "row": i + 1, "entry": round(float(matrix[i, j]), 3)}
-        for i in range(small)
-        for j in range(small)
-    ]
-    lines = [
-        {"distance |p − q|": k, "PE(p)·PE(q) / (d/2)": round(float(value) / (d / 2), 4), "d": f"d = {d}"}
-        for d in (16, 64, 512)
-        for k, value in enumerate(profile(torch.arange(121), d))
-    ]
+    distances = torch.arange(121)
+    profiles = {f"d = {d}": profile(distances, d) / (d / 2) for d in (16, 64, 512)}
+    axes = "distance |p − q|", "PE(p)·PE(q) / (d/2)", "d"
     n = 32
     vectors = sinusoidal(torch.arange(n), WIDTH)
-    products = vectors @ vectors.T / (WIDTH / 2)
-    pairs = [{"q": q, "p": p, "product": round(float(products[p, q]), 3)} for p in range(n) for q in range(n)]
     return (
-        PAGE.figure("shift", plots.grid(cells, "column", "row", "entry", signed=True), small=small),
         PAGE.figure(
-            "profile",
-            plots.lines(lines, "distance |p − q|", "PE(p)·PE(q) / (d/2)", "d"),
-            rise_16=first_rise(16),
-            rise_64=first_rise(64),
-            rise_512=first_rise(512),
+            "shift", heatmap(shift_matrix(torch.tensor(3), small), "column", "row", "entry", signed=True), small=small
         ),
-        PAGE.figure("products", plots.grid(pairs, "q", "p", "product"), n=n, width=WIDTH),
+        PAGE.figure(
+            "profile", curves(distances, profiles, *axes), **{f"rise_{d}": first_rise(d) for d in (16, 64, 512)}
+        ),
+        PAGE.figure(
+            "products", heatmap(vectors @ vectors.T / (WIDTH / 2), "q", "p", "product", first=0), n=n, width=WIDTH
+        ),
     )

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from heedful.nn.attention import Attend, Places
 from heedful.nn.dropout import dropout as dropped
-from heedful.report.page import plots
 from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Check, Shown
-from heedful.theory.draws import attention_of, normal, uniform
+from heedful.theory.drawing import curves, heatmap
+from heedful.theory.draws import attention_of, normal, uniform, worst
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 EXACT = 1e-11
 LENGTH, WIDTH, REACH = 14, 3, 3
@@ -87,12 +87,10 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     y = example(x).y_btd
     plain = one_head(x, kernel)
     checks = (
-        PAGE.holds("example", _worst(y[:, 1:-1] - (2 * x[:, :-2] + x[:, 2:])), EXACT),
-        PAGE.holds(
-            "any-kernel", _worst(plain[:, inside] - whole[:, inside]), EXACT, entries=2 * REACH + 1, reach=REACH
-        ),
-        PAGE.holds("padded", _worst(one_head(framed(x, REACH), kernel)[:, REACH:-REACH] - whole), EXACT, reach=REACH),
-        PAGE.holds("negative-kernel", _worst(one_head(framed(x, REACH), kernel, -1.0)[:, REACH:-REACH] + whole), EXACT),
+        PAGE.holds("example", worst(y[:, 1:-1] - (2 * x[:, :-2] + x[:, 2:])), EXACT),
+        PAGE.holds("any-kernel", worst(plain[:, inside] - whole[:, inside]), EXACT, entries=2 * REACH + 1, reach=REACH),
+        PAGE.holds("padded", worst(one_head(framed(x, REACH), kernel)[:, REACH:-REACH] - whole), EXACT, reach=REACH),
+        PAGE.holds("negative-kernel", worst(one_head(framed(x, REACH), kernel, -1.0)[:, REACH:-REACH] + whole), EXACT),
     )
     return Shown(checks, _figures(generator), (*_borders(x, y, kernel, whole), *_signs(draws, generator)))
 
@@ -116,9 +114,9 @@ def _borders(x: Tensor, y: Tensor, kernel: Tensor, whole: Tensor) -> tuple[Check
     there = convolved(torch.ones_like(x[..., :1]), kernel)  # the sum of those weights that meet a token
     share = kernel.sum(dim=1)[:, None, None] / there
     return (
-        PAGE.fails("border-as-zero", _worst(y[:, :1] - x[:, 1:2]), 1e-3),
-        PAGE.holds("border", _worst(y[:, :1] - 3 * x[:, 1:2]), EXACT),
-        PAGE.holds("borders", _worst(one_head(x, kernel) - whole * share), EXACT),
+        PAGE.fails("border-as-zero", worst(y[:, :1] - x[:, 1:2]), 1e-3),
+        PAGE.holds("border", worst(y[:, :1] - 3 * x[:, 1:2]), EXACT),
+        PAGE.holds("borders", worst(one_head(x, kernel) - whole * share), EXACT),
     )
 
 
@@ -140,13 +138,13 @@ def _signs(draws: int, generator: torch.Generator) -> tuple[Check, ...]:
         alone = torch.eye(2 * REACH + 1, dtype=torch.float64)[offset].expand(draws, -1)
         made = made + one_head(x, alone) @ matrices[:, offset]
     return (
-        PAGE.fails("mixed-signs", _worst(best - whole), 1e-3),
+        PAGE.fails("mixed-signs", worst(best - whole), 1e-3),
         PAGE.holds(
             "one-head-bound", torch.minimum(above.norm(dim=1), below.norm(dim=1)) - nearest(mixed, generator), 1e-12
         ),
         PAGE.holds("cosine", _cosines(draws, generator), 1e-9),
-        PAGE.holds("two-heads", _worst(one_head(x, above)[:, inside] - one_head(x, below)[:, inside] - whole), EXACT),
-        PAGE.holds("matrices", _worst((made - wanted)[:, inside]), EXACT),
+        PAGE.holds("two-heads", worst(one_head(x, above)[:, inside] - one_head(x, below)[:, inside] - whole), EXACT),
+        PAGE.holds("matrices", worst((made - wanted)[:, inside]), EXACT),
     )
 
 
@@ -183,34 +181,19 @@ def _cosines(draws: int, generator: torch.Generator) -> Tensor:
     return 1 - F.cosine_similarity(answers[0], answers[1], dim=1)
 
 
-def _worst(difference: Tensor) -> Tensor:
-    """The largest of each draw."""
-    return difference.abs().flatten(1).amax(dim=1)
-
-
 def _figures(generator: torch.Generator) -> tuple[Block, ...]:
     x = normal(generator, 1, LENGTH, WIDTH)
     example = _example()
     weights = example(x, want_weights=True).weights_bhts[0, 0]
-    cells = [
-        {"token j": j + 1, "token i": i + 1, "weight": round(float(weights[i, j]), 3)}
-        for i in range(LENGTH)
-        for j in range(LENGTH)
-    ]
     ramp = torch.ones(1, LENGTH, WIDTH, dtype=torch.float64)
     kernel = torch.tensor([[1.0, 0.0, 2.0]], dtype=torch.float64)
     series = {
-        "the convolution": convolved(ramp, kernel),
-        "one head": one_head(ramp, kernel),
-        "one head, a zero token at each end": one_head(framed(ramp, 1), kernel)[:, 1:-1],
+        "the convolution": convolved(ramp, kernel)[0, :, 0],
+        "one head": one_head(ramp, kernel)[0, :, 0],
+        "one head, a zero token at each end": one_head(framed(ramp, 1), kernel)[0, 1:-1, 0],
     }
-    rows = [
-        {"token i": i + 1, "y_i": round(float(y[0, i, 0]), 6), "of": name}
-        for name, y in series.items()
-        for i in range(LENGTH)
-    ]
     return (
-        PAGE.figure("weights", plots.grid(cells, "token j", "token i", "weight")),
+        PAGE.figure("weights", heatmap(weights, "token j", "token i", "weight")),
         PAGE.prose("borders-prose"),
-        PAGE.figure("borders", plots.lines(rows, "token i", "y_i", "of", points=True)),
+        PAGE.figure("borders", curves(range(1, LENGTH + 1), series, "token i", "y_i", points=True)),
     )

@@ -7,13 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.nn.attention import MultiHeadAttention, dot_product
-from heedful.report.page import plots
 from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Check, Shown
-from heedful.theory.draws import attention_of, normal, uniform
+from heedful.theory.drawing import curves
+from heedful.theory.draws import attention_of, normal, uniform, worst
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 REACH, CHANNELS = 2, 4
 WINDOW = 2 * REACH + 1
@@ -91,7 +91,7 @@ def show(draws: int, generator: torch.Generator) -> Shown:
         ),
         PAGE.holds("gaps", gap_bound, ROUNDING),
         PAGE.holds("sharpness", _with_needed_sharpness(x, ranked), TOLERANCE),
-        PAGE.holds("coordinate", one.abs().flatten(1).amax(1), ROUNDING),
+        PAGE.holds("coordinate", worst(one), ROUNDING),
     )
     return Shown(checks, _figures(draws, generator), (*_failure(x), *_ties(x), *_one_head(draws, generator)))
 
@@ -105,7 +105,7 @@ def _with_needed_sharpness(x: Tensor, ranked: Tensor) -> Tensor:
     q, k = (part.transpose(1, 2)[..., None] for part in (c, x))
     places = torch.arange(LENGTH)
     y, _ = dot_product(q, k, k, window_mask(LENGTH), (places, places), 0.0, False)
-    return (ranked[..., 0] - y[..., 0].transpose(1, 2))[:, inside].abs().flatten(1).amax(dim=1)
+    return worst((ranked[..., 0] - y[..., 0].transpose(1, 2))[:, inside])
 
 
 def _failure(x: Tensor) -> tuple[Check, ...]:
@@ -178,27 +178,19 @@ def _figures(draws: int, generator: torch.Generator) -> tuple[Block, ...]:
         "query = token (C = 1000)": published(x[..., None], SHARPNESS)[:, REACH, 0],
         "query = 1 (C = 8)": constant_query(x[..., None], 8.0)[:, REACH, 0],
     }
-    scan = [
-        {"x_i, the token that looks": round(float(at), 4), "output": round(float(value), 4), "of": name}
-        for name, values in scans.items()
-        for at, value in zip(grid, values, strict=True)
-    ]
     drawn = normal(generator, draws, WINDOW, 1)
-    errors = []
-    for c in (10 ** (i / 8) for i in range(33)):
-        error = (drawn.amax(dim=1) - constant_query(drawn, c)[:, REACH]).flatten()
-        named = {"the bound ln(m)/C": math.log(WINDOW) / c, "largest": float(error.max())}
-        named["median"] = float(error.median())
-        errors += [
-            {"C": c, "below the maximum": float(f"{value:.3g}"), "of": name}
-            for name, value in named.items()
-            if value > 1e-9
-        ]
+    factors = [10 ** (i / 8) for i in range(33)]
+    below = [(drawn.amax(dim=1) - constant_query(drawn, c)[:, REACH]).flatten() for c in factors]
+    errors = {
+        "the bound ln(m)/C": [math.log(WINDOW) / c for c in factors],
+        "largest": [float(error.max()) for error in below],
+        "median": [float(error.median()) for error in below],
+    }
     return (
-        PAGE.figure("scan", plots.lines(scan, "x_i, the token that looks", "output", "of")),
+        PAGE.figure("scan", curves(grid, scans, "x_i, the token that looks", "output")),
         PAGE.figure(
             "error",
-            plots.lines(errors, "C", "below the maximum", "of", log_x=True, log_y=True),
+            curves(factors, errors, "C", "below the maximum", above=1e-9, log_x=True, log_y=True),
             draws=f"{draws:,}",
             window=WINDOW,
         ),

@@ -8,13 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from heedful.report.page import plots
 from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import jacobian, normal, stretch
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 WIDTH, STEPS = 6, 20
 ROUNDING = 1e-12
@@ -193,10 +193,6 @@ def _figures(draws: int, generator: torch.Generator) -> tuple[Block, ...]:
         "LSTM, forget bias 1": LSTM(draws, generator).remember(1.0),
         f"LSTM, forget bias ln {LONG - 1}": LSTM(draws, generator).remember(math.log(LONG - 1)),
     }
-    rows = [
-        {"steps back": t + 1, "norm of the gradient": float(f"{value:.2g}"), "of": name}
-        for name, cell in cells.items()
-        for t, value in enumerate(_sizes(cell, inputs, direction))
-        if t < 60 and value > 1e-30
-    ]
-    return (PAGE.figure("time", plots.lines(rows, "steps back", "norm of the gradient", "of", log_y=True)),)
+    sizes = {name: _sizes(cell, inputs, direction)[:60] for name, cell in cells.items()}
+    chart = curves(range(1, 61), sizes, "steps back", "norm of the gradient", above=1e-30, log_y=True)
+    return (PAGE.figure("time", chart),)

@@ -5,13 +5,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from heedful.report.page import plots
 from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal, uniform
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 LENGTH, SHORT = 30, 3
 RELATIVE = 1e-12
@@ -96,22 +96,15 @@ def _layer_gradient(draws: int, generator: torch.Generator) -> Tensor:
 
 
 def _figures(draws: int, generator: torch.Generator) -> tuple[Block, ...]:
-    rows = []
     steps = normal(generator, draws, LENGTH)
-    for name, centre in (("median |w| = 0.8", 0.8), ("median |w| = 1", 1.0), ("median |w| = 1.25", 1.25)):
-        size = (math.log(centre) + 0.3 * steps).cumsum(dim=1).exp().median(dim=0).values
-        rows += [
-            {"units n": n + 1, "|∂f/∂x|, median": float(f"{float(value):.3g}"), "of": name}
-            for n, value in enumerate(size)
-        ]
+    sizes = {
+        f"median |w| = {centre:g}": (math.log(centre) + 0.3 * steps).cumsum(dim=1).exp().median(dim=0).values
+        for centre in (0.8, 1.0, 1.25)
+    }
     chain = normal(generator, draws, LENGTH)
     alive = (chain[:, 1:] > 0).cumprod(dim=1).double().mean(dim=0)
-    shares = [
-        {"units n": n + 1, "share of chains": value, "of": name}
-        for n in range(12)
-        for name, value in (("drawn", 1.0 if n == 0 else round(float(alive[n - 1]), 3)), ("2^(1−n)", 0.5**n))
-    ]
+    shares = {"random signs": [1.0, *alive[:11].tolist()], "2^(1−n)": [0.5**n for n in range(12)]}
     return (
-        PAGE.figure("product", plots.lines(rows, "units n", "|∂f/∂x|, median", "of", log_y=True)),
-        PAGE.figure("alive", plots.lines(shares, "units n", "share of chains", "of", points=True)),
+        PAGE.figure("product", curves(range(1, LENGTH + 1), sizes, "units n", "|∂f/∂x|, median", log_y=True)),
+        PAGE.figure("alive", curves(range(1, 13), shares, "units n", "share of chains", points=True)),
     )

@@ -10,7 +10,7 @@ from heedful.theory.demonstration import Check, Shown
 from heedful.theory.draws import jacobian, normal, orthogonal, stretch, uniform
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 WIDTH, DEPTH = 6, 8
 

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Column, Row, Table
+from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Check, Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import jacobian, normal, orthogonal, stretch, uniform
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 WIDTH, STEPS = 6, 10
 """The length n of the sequence x_1 … x_n."""
@@ -111,32 +112,20 @@ def _growth(draws: int, generator: torch.Generator, level: Tensor) -> tuple[Chec
 
 
 def _figures(sizes: Tensor, tighter: Tensor, draws: int, generator: torch.Generator) -> tuple[Block, ...]:
-    rows = [
-        {"n": t + 1, "share of the bound (1/16)^(n−1)": float(f"{value:.3g}"), "of": name}
-        for name, values in (
-            ("the bound", torch.ones(STEPS)),
-            ("Π ¼ max σ′, median", (tighter / bound(0.25)).median(dim=0).values),
-            ("the gradient, median", (sizes / bound(0.25)).median(dim=0).values),
-        )
-        for t, value in enumerate(values.tolist())
-    ]
+    series = {
+        "the bound": torch.ones(STEPS),
+        "Π ¼ max σ′, median": (tighter / bound(0.25)).median(dim=0).values,
+        "the gradient, median": (sizes / bound(0.25)).median(dim=0).values,
+    }
+    axes = "n", "share of the bound (1/16)^(n−1)"
     loose = (bound(0.25) / sizes).log10()[:, 1:]
     x = normal(generator, draws, WIDTH)
     table = []
     for largest in (0.25, 1.0, 4.0, 8.0, 16.0, 64.0):
         last = Recurrence(drawn_matrices(draws, generator, largest), x).last_size()
-        table.append(
-            Row(
-                (
-                    f"{largest:g}",
-                    _power(float(bound(largest)[-1])),
-                    _power(float(last.median())),
-                    _power(float(last.max())),
-                )
-            )
-        )
+        table.append((f"{largest:g}", *(_power(float(v)) for v in (bound(largest)[-1], last.median(), last.max()))))
     return (
-        PAGE.figure("bound", plots.lines(rows, "n", "share of the bound (1/16)^(n−1)", "of", log_y=True)),
+        PAGE.figure("bound", curves(range(1, STEPS + 1), series, *axes, log_y=True)),
         PAGE.figure(
             "loose",
             plots.histogram({f"n = {n}": loose[:, n - 2].tolist() for n in (3, 6, STEPS)}, "log₁₀ of bound / gradient"),
@@ -146,16 +135,7 @@ def _figures(sizes: Tensor, tighter: Tensor, draws: int, generator: torch.Genera
             steps=STEPS,
         ),
         PAGE.prose("large-weights"),
-        Table(
-            PAGE.caption("large-weights-table", steps=STEPS),
-            (
-                Column("σ_max(W)", numeric=True),
-                Column("bound", numeric=True),
-                Column("median", numeric=True),
-                Column("largest", numeric=True),
-            ),
-            tuple(table),
-        ),
+        PAGE.table("large-weights-table", ("σ_max(W)", "bound", "median", "largest"), table, steps=STEPS),
     )
 
 

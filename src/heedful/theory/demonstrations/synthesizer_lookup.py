@@ -8,13 +8,13 @@ from torch import Tensor
 
 from heedful.nn.attention import dot_product
 from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Column, Row, Table
+from heedful.report.page.pieces import Block
 from heedful.theory.demonstration import Check, Shown
 from heedful.theory.demonstrations.relative_convolution import one_head
-from heedful.theory.draws import attention_of, normal, permutations
+from heedful.theory.draws import attention_of, normal, permutations, worst
 from heedful.theory.page import Page
 
-PAGE = Page.beside(__name__)
+PAGE = Page.read(__name__)
 
 RECORDS, VALUES, HIDDEN = 6, 10, 16
 WIDTH = RECORDS + VALUES + RECORDS
@@ -97,7 +97,7 @@ def _derivative(weights: DenseSynthesizer | None, draws: int, generator: torch.G
     i = LENGTH // 2
     (gradient,) = torch.autograd.grad((made[:, i] * normal(generator, draws, LENGTH)).sum(), x)
     others = [m for m in range(LENGTH) if m != i]
-    return gradient[:, others].abs().flatten(1).amax(dim=1)
+    return worst(gradient[:, others])
 
 
 def _read(
@@ -183,18 +183,12 @@ def _figures(generator: torch.Generator) -> tuple[Block, ...]:
             place = "asking" if j == RECORDS else f"{j + 1}"
             rows.append({"place": place, "text": s + 1, "weight": round(float(weights[j]), 3)})
             cells.append({"place": place, "text": s + 1, "weight": round(float(looked[j]), 3)})
-    table = tuple(Row((f"{n:,}", f"{100 / n:.2g} %", f"{math.log(n / TOLERANCE):.1f}")) for n in (2, 6, 20, 100, 1000))
+    table = [(f"{n:,}", f"{100 / n:.2g}%", f"{math.log(n / TOLERANCE):.1f}") for n in (2, 6, 20, 100, 1000)]
     return (
         PAGE.figure("dense", plots.grid(rows, "place", "text", "weight"), records=RECORDS),
         PAGE.figure("attention", plots.grid(cells, "place", "text", "weight")),
         PAGE.prose("costs"),
-        Table(
-            PAGE.caption("costs-table"),
-            (
-                Column("records N", numeric=True),
-                Column("Synthesizer: right at most", numeric=True),
-                Column("attention: C for an error of 10⁻⁶", numeric=True),
-            ),
-            table,
+        PAGE.table(
+            "costs-table", ("records N", "Synthesizer: right at most", "attention: C for an error of 10⁻⁶"), table
         ),
     )
