@@ -282,7 +282,7 @@ def test_what_is_read_is_never_written_over(
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 2
-    assert "is the file that is read" in capsys.readouterr().err
+    assert "is the input file" in capsys.readouterr().err
     assert file.read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {*names, "lines.txt.tsv"}
 
