@@ -65,5 +65,6 @@ class Record(BaseModel):
     def number(self, key: str) -> float | None:
         """Return the number of this name, known here or not; None where there is none."""
         value = getattr(self, key) if key in type(self).model_fields else self.extra.get(key)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        return float(value) if is_number else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return None
+        return float(value)

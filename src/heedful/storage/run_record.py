@@ -27,6 +27,10 @@ class DataCheck(Record):
     state: str | None = None
     """pass or warn."""
     sentence: str | None = None
+    count: Number | None = None
+    """Number of rows that it is about."""
+    rows: list[Any] = []
+    """Some of these."""
 
 
 class TaskData(Record):
@@ -228,6 +232,10 @@ class BaselineScores(Record):
     seconds: Number | None = None
     tested: bool | None = None
     """Whether the statistics compare it."""
+    floor: bool | None = None
+    """Whether they compare it with the chosen setting only."""
+    strength: Number | None = None
+    """Of its regularisation."""
     prediction_seconds: Number | None = None
     model_bytes: Number | None = None
 
@@ -256,13 +264,23 @@ class Calibrated(Record):
 
     before: Scores = Scores()
     after: Scores = Scores()
+    temperature: Number | None = None
 
 
-class ExampleError(Record):
-    """An example that was predicted wrongly."""
+class ExampleRecord(Record):
+    """An example, its true label and what was predicted."""
 
     split: str | None = None
+    task: str | None = None
+    row: Any = None
+    text: str | None = None
+    pair: str | None = None
+    gold: Any = None
+    predicted: Any = None
     probability: Number | None = None
+    """Of what was predicted."""
+    votes: dict[str, Number] = {}
+    """How many seeds predict each label."""
 
 
 class FusedLayer(Record):
@@ -313,7 +331,7 @@ class Metrics(Record):
     baselines: dict[str, BaselineScores] = {}
     temperature: Number | None = None
     calibration: dict[str, Calibrated] = {}
-    errors: list[ExampleError] = []
+    errors: list[ExampleRecord] = []
     fusion: FusionRecord = FusionRecord()
     forgetting: ForgettingRecord = ForgettingRecord()
 

@@ -317,8 +317,8 @@ def errors(run: Run) -> Section | None:
     listed = run.metrics.errors
     split = judged_set(run)
     kept = [e for e in listed if e.split == split] or listed
-    shown = [{**e.written, "probability": figure(e.probability, 3)} for e in kept[:MOST_ERRORS]]
-    sure = [("probability", "probability")] if any(e.probability is not None for e in kept) else []
+    shown = kept[:MOST_ERRORS]
+    sure = "probability" if any(e.probability is not None for e in kept) else ""
     where = plain(kept[0].split) if kept else ""
     more = f", the first {len(shown)} of {len(kept)} listed" if len(kept) > len(shown) else ""
     return make_section("errors", "Errors", [error_table(f"Errors on {where}{more}", shown, sure)])

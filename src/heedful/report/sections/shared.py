@@ -22,9 +22,9 @@ from heedful.report.page.pieces import (
     facts,
     section,
 )
-from heedful.report.page.words import count, listed, plain, several, shortened, size
+from heedful.report.page.words import count, figure, listed, plain, several, shortened, size
 from heedful.storage.reading import number
-from heedful.storage.run_record import Bin, DataRecord, Manifest, Scores
+from heedful.storage.run_record import Bin, DataRecord, ExampleRecord, Manifest, Scores
 
 MOST_TABLE_CLASSES = 12
 """Classes up to which a confusion matrix is also written as a table, and a table of classes stands open."""
@@ -101,19 +101,19 @@ def reliability_figure(rows: list[dict[str, Any]], caption: str) -> Figure | Non
     return Figure("reliability", caption, charts.reliability(rows)) if rows else None
 
 
-def error_table(caption: str, errors: list[dict[str, Any]], extra: Sequence[tuple[str, str]] = ()) -> Table | None:
-    """Errors as rows; `extra` are more columns, as title and key."""
+def error_table(caption: str, errors: Sequence[ExampleRecord], probability: str = "") -> Table | None:
+    """Errors as rows; `probability` is the title of the column of probabilities, "" for none."""
     if not errors:
         return None
-    paired, of_tasks = any(e.get("pair") for e in errors), any(e.get("task") for e in errors)
+    paired, of_tasks = any(e.pair for e in errors), any(e.task for e in errors)
     columns = [*[Column("task")] * of_tasks, Column("row", numeric=True), Column("text", long=True)]
     columns += [Column("second text", long=True)] * paired + [Column("gold"), Column("predicted")]
-    columns += [Column(title, numeric=True) for title, _ in extra]
+    columns += [Column(probability, numeric=True)] * bool(probability)
     rows = []
     for e in errors:
-        cells = [*[plain(e.get("task"))] * of_tasks, plain(e.get("row")), shortened(plain(e.get("text")))]
-        cells += [shortened(plain(e.get("pair")))] * paired
-        cells += [plain(e.get("gold")), plain(e.get("predicted")), *(plain(e.get(key)) for _, key in extra)]
+        cells = [*[plain(e.task)] * of_tasks, plain(e.row), shortened(plain(e.text))]
+        cells += [shortened(plain(e.pair))] * paired + [plain(e.gold), plain(e.predicted)]
+        cells += [figure(e.probability, 3)] * bool(probability)
         rows.append(Row(tuple(cells)))
     return Table(caption, tuple(columns), tuple(rows))
 
