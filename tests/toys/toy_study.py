@@ -47,7 +47,7 @@ class Budgets(StudyKind):
         losses: dict[float, dict[str, float]] = {}
         for setting in facts["settings"]:
             name, budget = setting["name"], setting["values"]["budget"]
-            losses.setdefault(budget, {})[name] = runs[name].scores()[judged][metric.name]
+            losses.setdefault(budget, {})[name] = runs[name].scores(judged).number(metric.name)
         return {"lowest": {str(budget): min(known, key=lambda n: known[n]) for budget, known in losses.items()}}
 
     @classmethod

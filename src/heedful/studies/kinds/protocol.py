@@ -127,7 +127,7 @@ class StudyKind:
         return []
 
 
-def kind_of(study: Study) -> type[StudyKind] | None:
+def kind_of_study(study: Study) -> type[StudyKind] | None:
     """Return the kind of a study on disk; None if the package that offers it is no longer there. Studies of earlier
     versions, which did not say, are comparisons, searches or learning curves: the sections of a search suit all."""
     with suppress(RequestError):
