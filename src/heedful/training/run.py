@@ -32,7 +32,7 @@ from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json, write_text
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.changed import changed_data
-from heedful.training.cost import peak_gpu_memory, peak_memory
+from heedful.training.cost import peak_gpu_memory, peak_memory, unshared
 from heedful.training.loop import Fit, Stopped
 from heedful.training.outcome import dev_judge, write_outcome
 from heedful.training.processes import Processes, join
@@ -398,8 +398,12 @@ def _use(model: Path, parts: Assembly) -> dict[str, Any]:
     """What it costs to use what was trained."""
     parts.checkpoint.module.eval()
     adapters = _bytes_in(model / ADAPTERS)
+
+    def predicting() -> float | None:
+        return parts.objective.prediction_seconds(parts.checkpoint, parts.device)
+
     return {
-        "prediction_seconds": parts.objective.prediction_seconds(parts.checkpoint, parts.device),
+        "prediction_seconds": unshared(predicting) if parts.device.type == "cpu" else predicting(),
         "model_bytes": _bytes_in(model),
         **({"adapter_bytes": adapters} if adapters else {}),
     }
