@@ -10,6 +10,7 @@ from heedful.report.facts.points import points
 from heedful.storage import runs as files
 from heedful.storage.examples import read_examples, read_predictions
 from heedful.storage.reading import mapping, records
+from heedful.storage.run_record import Manifest
 
 if TYPE_CHECKING:
     from heedful.inference.loading import Loaded
@@ -35,21 +36,20 @@ class Run:
     @property
     def manifest(self) -> dict[str, Any]:
         """manifest.json: recipe, seed, versions, data fingerprints, cost."""
-        return self._files.manifest
+        return self._files.manifest.written
 
     @property
     def metrics(self) -> dict[str, Any]:
         """metrics.json; empty until the run is done."""
-        return self._files.metrics
+        return self._files.metrics.written
 
     @property
     def recipe(self) -> dict[str, Any]:
-        return mapping(self.manifest, "recipe")
+        return self._files.manifest.recipe
 
     @property
     def seed(self) -> int | None:
-        seed = self.manifest.get("seed")
-        return seed if isinstance(seed, int) else None
+        return self._files.manifest.seed
 
     @property
     def done(self) -> bool:
@@ -58,12 +58,13 @@ class Run:
     @property
     def table(self) -> Rows:
         """A row for each evaluation set that has scores, with those that are one number."""
-        return _with_every_column([{"split": name} | _numbers(scores) for name, scores in self._files.scores().items()])
+        sets = self._files.metrics.splits.items()
+        return _with_every_column([{"split": name} | _numbers(scores.extra) for name, scores in sets])
 
     @property
     def log(self) -> Rows:
         """What was logged while it trained: losses, learning rates, scores on dev."""
-        return self._files.log
+        return [line.written for line in self._files.log]
 
     def curve(self, name: str) -> Rows:
         """Step, epoch (None where training has none) and value of "train/loss", "train/lr" or a score on dev
@@ -161,7 +162,7 @@ class Study:
     def baselines(self) -> dict[str, Any]:
         """The scores of each baseline by evaluation set: `study.baselines["tfidf"]["test"]["accuracy"]`."""
         stored = mapping(self._files.facts, "baselines")
-        return stored or next((dict(b) for run in self.runs if (b := run._files.baselines())), {})
+        return stored or next((known for run in self.runs if (known := run.metrics.get("baselines"))), {})
 
     @property
     def report(self) -> Path:
@@ -205,17 +206,17 @@ class Study:
             row |= mapping(s.facts, "values") | {key: s.facts.get(key) for key in ("baseline", "random")}
             row |= {"n": len(s.runs), "metric": c.metric.name if s.runs else None}
             row["higher_is_better"] = c.metric.higher_is_better if s.runs else None
-            for split in dict.fromkeys(name for run in s.runs for name in run.scores()):
+            for split in dict.fromkeys(name for run in s.runs for name in run.metrics.splits):
                 summary = s.summary(split, c.metric.name)
                 if summary["n"] == len(s.runs) > 0:
                     row |= {f"{split}_{key}": summary[key] for key in ("mean", "std")}
-            manifest = s.runs[0].manifest if s.runs else {}
-            row["train_rows"] = mapping(mapping(manifest, "data"), "sizes").get("train")
+            manifest = s.runs[0].manifest if s.runs else Manifest()
+            row["train_rows"] = manifest.data.sizes.get("train")
             row["training_seconds"] = s.cost("training_seconds")
-            row["trainable_parameters"] = mapping(mapping(manifest, "model"), "parameters").get("trainable")
-            cost = mapping(manifest, "cost")
-            row |= {key: cost.get(key) for key in ("prediction_seconds", "model_bytes")}
-            row |= {key: cost[key] for key in ("adapter_bytes",) if key in cost}
+            row["trainable_parameters"] = manifest.model.parameters.trainable
+            cost = manifest.cost
+            row |= {"prediction_seconds": cost.prediction_seconds, "model_bytes": cost.model_bytes}
+            row |= {} if cost.adapter_bytes is None else {"adapter_bytes": cost.adapter_bytes}
             row["model_directory"] = f"runs/{s.runs[0].directory.name}/model" if s.runs else None
             rows.append(row)
         return rows

@@ -24,6 +24,7 @@ from heedful.evaluation.metrics import (
     stated_metrics,
 )
 from heedful.evaluation.scores import score_classes, score_numbers
+from heedful.storage.run_record import Manifest
 
 
 @st.composite
@@ -153,8 +154,8 @@ def test_the_direction_is_stated_never_guessed() -> None:
     assert METRICS["accuracy"].better(0.2, 0.1)
     assert not METRICS["accuracy"].better(0.2, 0.2)
     mine = mean_of("cross_loss", "cross loss", True, column="x")
-    assert stated_metrics({"metrics": [mine.stated()]})["cross_loss"].higher_is_better
-    assert list(stated_metrics({})) == list(METRICS)
-    assert list(stated_metrics({"metrics": [{"name": "loss"}, 3]})) == list(METRICS)
+    assert stated_metrics(Manifest.model_validate({"metrics": [mine.stated()]}))["cross_loss"].higher_is_better
+    assert list(stated_metrics(Manifest())) == list(METRICS)
+    assert list(stated_metrics(Manifest.model_validate({"metrics": [{"name": "loss"}, 3]}))) == list(METRICS)
     with pytest.raises(RequestError, match="nobody states whether a higher or a lower 'word_error' is better"):
         metric_named("word_error", METRICS)

@@ -20,6 +20,7 @@ from heedful.report.sections.card import verdict
 from heedful.report.sections.of_run import run_report
 from heedful.report.sections.of_study import study_report
 from heedful.report.study import write_study_report
+from heedful.storage.run_record import LogLine, Manifest
 from heedful.storage.runs import read_run, read_study
 from tests.support.page_reader import Page
 from tests.support.report_samples import make_study, write_json
@@ -143,9 +144,9 @@ def test_where_a_run_was_stopped(tmp_path: Path) -> None:
     assert place_of_mark(run, 2) == "at step 100"
     assert place_of_mark(run, 9) == "at mark 9"
     for epochs, where in (((1, 2), "after epoch 2"), ((1, 1), "at step 20"), ((0.5, 1.5), "at step 20")):
-        log = [{"step": 10 * n, "epoch": epoch, "dev": {"x": 1}} for n, epoch in enumerate(epochs, start=1)]
+        log = [LogLine(step=10 * n, epoch=epoch, dev={"x": 1}) for n, epoch in enumerate(epochs, start=1)]
         assert place_of_mark(replace(run, log=log), 2) == where
-    stopped = replace(run, manifest={**run.manifest, "pruned": 2})
+    stopped = replace(run, manifest=run.manifest.model_copy(update={"pruned": 2}))
     assert "Stopped at step 100: behind the median" in markdown.render(run_report(stopped), None)
 
 
@@ -184,10 +185,12 @@ def test_statistics_of_another_metric_are_left_away(tmp_path: Path) -> None:
     folder = make_study(tmp_path, ["a", "b"], seeds=(1, 2), tested=True)
     study = read_study(folder)
     assert compare(study).statistics
-    for _, run in study.runs:
-        assert run is not None
-        run.metrics["primary"] = "log_loss"
-    c = compare(study)
+    runs = [
+        (entry, replace(run, metrics=run.metrics.model_copy(update={"primary": "log_loss"})))
+        for entry, run in study.runs
+        if run is not None
+    ]
+    c = compare(replace(study, runs=runs))  # type: ignore[arg-type]
     assert c.statistics == {}
     assert "no statistics of these scores" in verdict(c)
 
@@ -208,8 +211,8 @@ def test_the_best_mark_is_told_by_the_metric_and_not_by_its_sign(keep: str, word
 
 def test_dev_flatters_a_run_only_where_it_chose_a_mark(tmp_path: Path) -> None:
     run = read_run(make_language_model(tmp_path / "run"))
-    run.metrics["splits"] = {"dev": run.metrics["splits"]["dev"]}
-    last = {**run.manifest, "recipe": {"training": {"keep": "last"}}}
+    run = replace(run, metrics=run.metrics.model_copy(update={"splits": {"dev": run.scores("dev")}}))
+    last = Manifest.model_validate({**run.manifest.written, "recipe": {"training": {"keep": "last"}}})
     cases = {"several marks": run, "one": replace(run, log=run.log[-1:]), "the last": replace(run, manifest=last)}
     said = {name: "flattering" in markdown.render(run_report(one), None) for name, one in cases.items()}
     assert said == {"several marks": True, "one": False, "the last": False}

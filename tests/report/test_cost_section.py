@@ -1,6 +1,7 @@
 """Score against cost: a chart for each cost that tells the settings apart, on an axis that fits it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from heedful.report.page import charts, markdown
 from heedful.report.page.pieces import Choice, Figure, Prose, Report, Table
 from heedful.report.page.write import page
 from heedful.report.sections.cost import against_cost
+from heedful.storage.run_record import Manifest
 from heedful.storage.runs import read_study
 from tests.support.page_reader import Page
 from tests.support.report_samples import make_study
@@ -26,15 +28,15 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def changed(folder: Path, **costs: list[Any]) -> Comparison:
     """The comparison with other costs, one value for each setting."""
     study = read_study(folder)
+    runs: list[Any] = []
     for entry, run in study.runs:
         assert run is not None
-        k = list(TWO).index(entry["setting"])
+        manifest = run.manifest.written
         for key, values in costs.items():
-            if key == "trainable":
-                run.manifest["model"]["parameters"]["trainable"] = values[k]
-            else:
-                run.manifest["cost"][key] = values[k]
-    return compare(study)
+            about = manifest["model"]["parameters"] if key == "trainable" else manifest["cost"]
+            about[key] = values[list(TWO).index(entry["setting"])]
+        runs.append((entry, replace(run, manifest=Manifest.model_validate(manifest))))
+    return compare(replace(study, runs=runs))
 
 
 def figures(c: Comparison) -> dict[str, Figure]:

@@ -64,4 +64,4 @@ def test_a_run_outside_of_the_study_is_refused(name: str, tmp_path: Path) -> Non
 def test_the_last_line_of_a_log_may_be_torn(tmp_path: Path) -> None:
     write_json(tmp_path / "manifest.json", {})
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n\n{"step": 2}\n{"st')
-    assert [line["step"] for line in read_run(tmp_path).log] == [1, 2]
+    assert [line.step for line in read_run(tmp_path).log] == [1, 2]

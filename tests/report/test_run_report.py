@@ -3,6 +3,7 @@
 import copy
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import heedful.report.page.markdown as markdown
 from heedful.report.run import write_run_report
 from heedful.report.sections.of_run import run_report, sampling_error
+from heedful.storage.run_record import Scores
 from heedful.storage.runs import Run, read_run
 from tests.support.page_reader import Page
 from tests.support.report_samples import make_run, write_json
@@ -133,8 +135,9 @@ def test_sampling_error_is_half_of_wilsons_interval() -> None:
     from scipy.stats import binomtest
 
     low, high = binomtest(270, 300).proportion_ci(0.95, method="wilson")
-    assert sampling_error({"n": 300, "accuracy": 0.9}) == pytest.approx((high - low) / 2, rel=1e-3)
-    assert sampling_error({"accuracy": 0.9}) is None
+    scores = Scores.model_validate({"n": 300, "accuracy": 0.9})
+    assert sampling_error(scores) == pytest.approx((high - low) / 2, rel=1e-3)
+    assert sampling_error(Scores.model_validate({"accuracy": 0.9})) is None
 
 
 def keys_of(content: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -162,7 +165,7 @@ def changed(content: Any, path: tuple[Any, ...], value: Any) -> Any:
 def test_no_key_is_needed(file: str, tmp_path: Path) -> None:
     """Any one of the upper keys may be missing, and the report is still made."""
     run = read_run(make_run(tmp_path / "run", ["a", "b"], n=30))
-    for path in keys_of(getattr(run, file)):
+    for path in keys_of(getattr(run, file).written):
         if len(path) <= 2 and not (path[0] == "metrics" and len(path) == 2):  # what decides must be stated
             _report_of(run, file, path, ...)
 
@@ -172,13 +175,13 @@ def test_no_key_is_needed(file: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["manifest", "metrics"])
 def test_no_value_is_trusted(file: str, value: Any, tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path / "run", ["a", "b"], n=30))
-    for path in keys_of(getattr(run, file)):
+    for path in keys_of(getattr(run, file).written):
         # A metric whose direction nobody states is refused.
         if (path, value) != (("primary",), "x") and not (path[0] == "metrics" and len(path) > 1):
             _report_of(run, file, path, value)
 
 
 def _report_of(run: Run, file: str, path: tuple[Any, ...], value: Any) -> None:
-    files = {"manifest": run.manifest, "metrics": run.metrics}
-    files[file] = changed(files[file], path, value)
-    assert markdown.render(run_report(Run(run.directory, log=run.log, **files)), "report").startswith("# A run on")
+    record = getattr(run, file)
+    damaged = type(record).model_validate(changed(record.written, path, value))
+    assert markdown.render(run_report(replace(run, **{file: damaged})), "report").startswith("# A run on")

@@ -14,6 +14,7 @@ from heedful.recipes.reading import make_recipe
 from heedful.report.facts.comparison import compare
 from heedful.report.glance import glance_at_study
 from heedful.report.sections.card import card
+from heedful.storage.run_record import Manifest, Metrics
 from heedful.storage.runs import Run, Study, read_study
 from heedful.storage.shared import SharedStore
 from heedful.studies import baselines
@@ -89,7 +90,10 @@ def test_the_report_tells_of_a_baseline_what_the_table_does(tmp_path: Path) -> N
     """Settings with other rows have another TF-IDF beside them."""
     scores = [{"accuracy": 0.9, "macro_f1": 0.8}, {"accuracy": 0.6, "macro_f1": 0.5}]
     runs = [
-        ({"name": f"r-{i}", "setting": f"s-{i}"}, Run(tmp_path, {"seed": 0}, {"baselines": {"tfidf": {"test": s}}}))
+        (
+            {"name": f"r-{i}", "setting": f"s-{i}"},
+            Run(tmp_path, Manifest(seed=0), Metrics.model_validate({"baselines": {"tfidf": {"test": s}}})),
+        )
         for i, s in enumerate(scores)
     ]
 
@@ -98,7 +102,7 @@ def test_the_report_tells_of_a_baseline_what_the_table_does(tmp_path: Path) -> N
         facts = {"table": [row], "baselines": {"tfidf": {"test": scores[1]}}}
         setting = compare(Study(tmp_path, facts, runs)).setting("tfidf")  # type: ignore[arg-type]
         assert setting is not None
-        return setting.runs[0].scores()["test"]
+        return setting.runs[0].scores("test").written
 
     assert told(0.9) == scores[0]
     assert told(0.6) == scores[1]
@@ -125,11 +129,11 @@ def test_word_frequencies_stand_beside_a_model_of_words(metric: str, tested: boo
         assert "There is no baseline to compare with." in said
         return
     run = c.runs[0]
-    scores = run.baselines()["word-frequencies"]["dev"]
-    assert scores["masked_word_loss"] == pytest.approx(run.scores()["dev"]["unigram_loss"])
+    loss = run.baseline("word-frequencies").scores("dev").number("masked_word_loss")
+    assert loss == pytest.approx(run.scores("dev").number("unigram_loss"))
     about = statistics["settings"]["word-frequencies"]
     assert (about["baseline"], about["random"]) == (True, False)
-    assert about["expected"]["mean"] == pytest.approx(scores["masked_word_loss"])
+    assert about["expected"]["mean"] == pytest.approx(loss)
     (row,) = statistics["comparisons"]
     assert (row["a"], row["b"], row["better"]) == ("words", "word-frequencies", "b")  # two steps teach nothing
     assert made.title == "words is not good enough yet"
@@ -137,7 +141,7 @@ def test_word_frequencies_stand_beside_a_model_of_words(metric: str, tested: boo
     assert "guessing by word frequency is shown to be better on dev, by " in said
     assert "ready to use" not in said
     shown = next(row.cells for row in glance_at_study(c).table.rows if row.role == "baseline")
-    assert shown[:2] == ("guessing by word frequency", f"{scores['masked_word_loss']:.3f}")
+    assert shown[:2] == ("guessing by word frequency", f"{loss:.3f}")
 
 
 def test_no_baselines_where_none_are_wanted(tmp_path: Path) -> None:

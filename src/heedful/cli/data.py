@@ -29,47 +29,31 @@ def data(
     """List the named data sets: contents, source, and whether they are on this machine."""
     if context.invoked_subcommand is not None:
         return
-    from heedful.data.aligned.named import NAMED as PAIRS
-    from heedful.data.aligned.named import where_pairs_are
-    from heedful.data.catalog import QUESTIONS
+    from heedful.data.catalog import PAIRS, QUESTIONS
     from heedful.data.corpus.finding import CORPORA
-    from heedful.data.named import NAMED, data_folder, where_from
+    from heedful.data.named import NAMED, data_folder, first_file, where_from
 
     folder = data_folder()
 
     entries = []
-    for entry in NAMED.values():
+    for entry in [*NAMED.values(), *PAIRS.values()]:
         place, present = where_from(entry)
+        translations = entry.kind == "translations"
         entries.append(
             {
                 "name": entry.name,
-                "what": entry.what,
+                "what": f"{entry.what} (translations)" if translations else entry.what,
                 "kind": entry.kind,
-                "labels": list(entry.labels),
-                "sizes": entry.sizes,
+                **({"languages": list(entry.languages)} if translations else {"labels": list(entry.labels)}),
+                "sizes": dict(entry.sizes),
                 "from": place,
                 "present": present,
                 "licence": entry.licence,
                 "contamination": entry.contamination,
             }
         )
-    for pairs in PAIRS.values():
-        place, present = where_pairs_are(pairs)
-        entries.append(
-            {
-                "name": pairs.name,
-                "what": f"{pairs.what} (translations)",
-                "kind": "translations",
-                "languages": list(pairs.languages),
-                "sizes": dict(pairs.sizes),
-                "from": place,
-                "present": present,
-                "licence": pairs.licence,
-                "contamination": pairs.contamination,
-            }
-        )
     from_folder = [(one.name, one.what, "text", one.file, one.licence) for one in CORPORA.values()]
-    from_folder += [(one.name, one.what, "questions", one.files["train"], one.licence) for one in QUESTIONS.values()]
+    from_folder += [(one.name, one.what, "questions", first_file(one), one.licence) for one in QUESTIONS.values()]
     texts = [
         {
             "name": name,

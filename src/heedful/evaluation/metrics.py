@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import RequestError
+from heedful.storage.run_record import Manifest
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -143,15 +144,14 @@ def fill_in(scores: dict[str, Any], columns: Columns, metrics: Iterable[Metric])
     return scores
 
 
-def stated_metrics(manifest: Mapping[str, Any]) -> dict[str, Metric]:
+def stated_metrics(manifest: Manifest) -> dict[str, Metric]:
     """The metrics that a run says it has, its default first; of a damaged one that says nothing, the built-in ones."""
-    listed = manifest.get("metrics")
-    metrics = {}
-    for one in listed if isinstance(listed, list) else []:
-        if isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("higher_is_better"), bool):
-            title, signature = str(one.get("title") or one["name"]), str(one.get("signature") or "")
-            metrics[one["name"]] = Metric(one["name"], title, one["higher_is_better"], signature=signature)
-    return metrics or dict(METRICS)
+    stated = {
+        one.name: Metric(one.name, one.title or one.name, one.higher_is_better, signature=one.signature)
+        for one in manifest.metrics
+        if one.name and one.higher_is_better is not None
+    }
+    return stated or dict(METRICS)
 
 
 def metric_named(name: str, metrics: Mapping[str, Metric]) -> Metric:

@@ -17,7 +17,6 @@ from heedful.report.facts.points import finals, points
 from heedful.report.page.words import shortened
 from heedful.report.sections.card import verdict
 from heedful.storage.directories import make_directory
-from heedful.storage.reading import mapping
 from heedful.storage.runs import kind_of, read_study
 
 _CALM = {
@@ -132,7 +131,7 @@ def _mirror(client: Any, experiment: str, one: Mirrored) -> str:
     mirror = next((run for run in alike if run.data.tags.get("heedful.run") == one.name), None)
     wrote, tags = _last_written(one), _tags(one)
     if mirror is None:  # with its tags at once, so that it is found again whatever happens next
-        spent = mapping(one.run.manifest, "cost").get("total_seconds") or 0
+        spent = one.run.manifest.cost.total_seconds or 0
         mirror = client.create_run(experiment, wrote - round(1000 * spent), tags, one.name)
     id_, start = mirror.info.run_id, mirror.info.start_time
     _log(client, id_, one, start)
@@ -180,10 +179,10 @@ def _log(client: Any, id_: str, one: Mirrored, start: int) -> None:
 
 def _tags(one: Mirrored) -> dict[str, str]:
     m = one.run.manifest
-    facts = {"run": one.name, "fingerprint": one.fingerprint, "setting": one.setting, "seed": m.get("seed")}
-    facts |= {"study": one.study, "version": m.get("heedful"), "state": one.state}
-    facts |= {f"data.{split}": value for split, value in mapping(mapping(m, "data"), "fingerprints").items()}
-    facts |= {f"versions.{name}": value for name, value in mapping(m, "versions").items()}
+    facts = {"run": one.name, "fingerprint": one.fingerprint, "setting": one.setting, "seed": m.seed}
+    facts |= {"study": one.study, "version": m.heedful, "state": one.state}
+    facts |= {f"data.{split}": value for split, value in m.data.fingerprints.items()}
+    facts |= {f"versions.{name}": value for name, value in m.versions.items()}
     return {f"heedful.{key}": str(value) for key, value in facts.items() if value not in (None, "")}
 
 

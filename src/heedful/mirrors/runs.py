@@ -11,7 +11,6 @@ from typing import Any
 
 from heedful.errors import RequestError
 from heedful.report.facts.points import dotted
-from heedful.storage.reading import mapping
 from heedful.storage.runs import Run, begun, kind_of, read_run, read_study, study_of
 
 EXTRA = "install heedful[track]"
@@ -30,19 +29,18 @@ class Mirrored:
     @property
     def settings(self) -> dict[str, Any]:
         """The seed and every value of the recipe that is set, by dotted key."""
-        values = dotted(mapping(self.run.manifest, "recipe"))
-        seed = self.run.manifest.get("seed")
+        values, seed = dotted(self.run.manifest.recipe), self.run.manifest.seed
         return values if seed is None else {"seed": seed, **values}
 
     @property
     def fingerprint(self) -> str:
         """Equal for runs whose numbers are equal to the bit: of another run, a mirror would be a mixture."""
         m = self.run.manifest
-        facts = {key: m.get(key) for key in ("recipe", "seed", "versions", "threads", "device")}
-        facts["thresholds"] = m.get("thresholds")
-        if m.get("processes", 1) != 1:
-            facts["processes"] = m["processes"]
-        facts |= {"data": mapping(m, "data").get("fingerprints"), "model": mapping(m, "model").get("fingerprint")}
+        facts = {key: getattr(m, key) for key in ("recipe", "seed", "versions", "threads", "device")}
+        facts["thresholds"] = m.thresholds or None
+        if m.processes != 1:
+            facts["processes"] = m.processes
+        facts |= {"data": m.data.fingerprints, "model": m.model.fingerprint}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 

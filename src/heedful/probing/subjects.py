@@ -43,7 +43,7 @@ def find_subjects(name: str | Path) -> list[Subject]:
     if (path / "manifest.json").is_file() and not (path / "config.json").exists():
         run = read_run(path)
         loads = partial(_loaded, path / "model")
-        return [Subject(path.absolute().name, ((run.seed, loads),), random=True, recipe=_noted(run.manifest))]
+        return [Subject(path.absolute().name, ((run.seed, loads),), random=True, recipe=run.manifest.recipe or None)]
     called = _short_name(path) if path.is_dir() else str(name)
     return [Subject(called, (("", partial(_loaded, name)),), recipe=_recipe_beside(path) if path.is_dir() else None)]
 
@@ -65,7 +65,7 @@ def _recipe_beside(model: Path) -> Mapping[str, Any] | None:
     """That of the run, or of the chosen setting of the study, in whose directory a model lies."""
     folder = model.absolute().parent
     if model.absolute().name == "model" and (folder / "manifest.json").is_file():
-        return _noted(read_run(folder).manifest)
+        return read_run(folder).manifest.recipe or None
     if model.absolute().name == "best" and (folder / "study.json").is_file():
         facts = read_study(folder).facts
         chosen = mapping(facts, "chosen").get("setting")

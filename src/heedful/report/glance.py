@@ -25,7 +25,8 @@ from heedful.report.sections.card import card
 from heedful.report.sections.card import verdict as verdict_of_study
 from heedful.report.sections.of_run import verdict as verdict_of_run
 from heedful.report.sections.of_study import varied
-from heedful.storage.reading import mapping, names, number, records
+from heedful.storage.reading import names, records
+from heedful.storage.run_record import Scores
 from heedful.storage.runs import Run, read_study
 
 _WIDE = 80  # columns of a terminal
@@ -149,17 +150,17 @@ def _role(c: Comparison, setting: Setting) -> Role:
 
 
 def glance_at_run(run: Run) -> Glance:
-    state = "done" if run.done else str(run.manifest.get("state", "not done"))
-    sets, judged = run.scores(), judged_set(run)
+    state = "done" if run.done else run.manifest.state if "state" in run.manifest.written else "not done"
+    sets, judged = run.metrics.splits, judged_set(run)
     metrics = list(dict.fromkeys([primary_of(run), *(m for s in sets.values() for m in scored(run, s))]))[:4]
     columns = (Column("set"), *(Column(m.title, numeric=True) for m in metrics), Column("n", numeric=True))
 
-    def cells(name: str, scores: dict[str, Any]) -> tuple[str, ...]:
-        return (name, *(figure(number(scores, m.name), 3) for m in metrics), count(number(scores, "n")))
+    def cells(name: str, scores: Scores) -> tuple[str, ...]:
+        return (name, *(figure(scores.number(m.name), 3) for m in metrics), count(scores.n))
 
     rows = [Row(cells(name, scores)) for name, scores in sets.items()]
-    theirs = {name: mapping(b, judged) for name, b in run.baselines().items()} if judged else {}
-    rows += [Row(cells(title_of(name), scores), "baseline") for name, scores in theirs.items() if scores]
+    theirs = run.metrics.baselines if judged else {}
+    rows += [Row(cells(title_of(name), b.scores(judged)), "baseline") for name, b in theirs.items() if judged in b.sets]
     notes = (f"The baselines are judged on {judged}.",) if theirs else ()
     verdict = "This run has no scores yet." if judged is None else verdict_of_run(run, judged)
     return Glance(f"{_name(run.directory)}: {state}", verdict, Table("", columns, tuple(rows)), notes, run.directory)

@@ -4,14 +4,14 @@ Whatever is optional may be missing; whatever is damaged is named."""
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError
-from heedful.storage.reading import mapping, number, read_lines, read_object, records
+from heedful.storage.reading import mapping, read_lines, read_object, records
+from heedful.storage.run_record import FORMAT, BaselineScores, DataRecord, LogLine, Manifest, Metrics, Scores
 
-FORMAT = 2
-"""Of the files of runs and studies."""
 MARKS, MARK_DIGITS = "marks", 8
 """The folder of a run's kept marks, each called by its step in so many digits or more."""
 
@@ -19,30 +19,34 @@ MARKS, MARK_DIGITS = "marks", 8
 @dataclass(frozen=True)
 class Run:
     directory: Path
-    manifest: dict[str, Any]
-    metrics: dict[str, Any] = field(default_factory=dict)
-    log: list[dict[str, Any]] = field(default_factory=list)
+    manifest: Manifest
+    metrics: Metrics = field(default_factory=Metrics)
+    log: list[LogLine] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
-        return self.manifest.get("state", "done") == "done" and bool(self.metrics)
+        return self.manifest.state == "done" and bool(self.metrics.model_fields_set)
 
     @property
     def seed(self) -> str:
-        seed = self.manifest.get("seed")
-        return "–" if seed is None else str(seed)
+        return "–" if self.manifest.seed is None else str(self.manifest.seed)
 
-    def scores(self) -> dict[str, dict[str, Any]]:
-        """The evaluation sets that have scores, by name."""
-        return {name: s for name, s in mapping(self.metrics, "splits").items() if isinstance(s, dict)}
+    @property
+    def evaluations(self) -> list[LogLine]:
+        """The lines of the log that have scores on dev."""
+        return [line for line in self.log if line.dev]
 
-    def baselines(self) -> dict[str, dict[str, Any]]:
-        return {name: b for name, b in mapping(self.metrics, "baselines").items() if isinstance(b, dict)}
+    def scores(self, name: str | None) -> Scores:
+        """The scores on an evaluation set; empty if there are none."""
+        return self.metrics.splits.get(name or "", Scores())
+
+    def baseline(self, name: str) -> BaselineScores:
+        """What is known of a baseline; empty if nothing is."""
+        return self.metrics.baselines.get(name, BaselineScores())
 
     def fingerprint(self, name: str) -> str | None:
         """Of the rows of an evaluation set, in their order; None if nobody noted it down."""
-        value = mapping(mapping(self.manifest, "data"), "fingerprints").get(name)
-        return None if value is None else str(value)
+        return self.manifest.data.fingerprints.get(name)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,10 @@ class Study:
     runs: list[tuple[dict[str, Any], Run | None]]
     """Each entry of study.json, with the run's files where there are any."""
     statistics: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def data(self) -> DataRecord:
+        return DataRecord.model_validate(mapping(self.facts, "data"))
 
 
 def judging_order(names: Iterable[str]) -> list[str]:
@@ -81,7 +89,8 @@ def read_run(directory: Path) -> Run:
     manifest = read_object(directory / "manifest.json", remedy)
     _check_format(manifest, directory / "manifest.json")
     metrics = read_object(directory / "metrics.json", remedy) if (directory / "metrics.json").exists() else {}
-    return Run(directory, manifest, metrics, read_lines(directory / "log.jsonl", remedy))
+    log = [LogLine.model_validate(line) for line in read_lines(directory / "log.jsonl", remedy)]
+    return Run(directory, Manifest.model_validate(manifest), Metrics.model_validate(metrics), log)
 
 
 def finished_run(directory: Path) -> Run | None:
@@ -91,7 +100,7 @@ def finished_run(directory: Path) -> Run | None:
         run = read_run(directory)
     except RequestError:
         return None
-    return run if run.manifest.get("state") == "done" and run.metrics and _is_whole(run) else None
+    return run if run.done and "state" in run.manifest.model_fields_set and _is_whole(run) else None
 
 
 def names_mark(path: Path) -> bool:
@@ -111,9 +120,8 @@ def trained_to(model: Path) -> dict[str, int]:
         run = read_run(place)
     except RequestError:
         return {}
-    tokens = {step: number(line, "tokens") for line in run.log if "dev" in line and (step := number(line, "step"))}
-    kept = mapping(mapping(run.manifest, "recipe"), "training").get("keep")
-    best = number(mapping(run.metrics, "best"), "step") if kept == "best" else None
+    tokens = {line.step: line.tokens for line in run.log if line.dev is not None and line.step}
+    best = run.metrics.best.step if run.manifest.asked.training.keep == "best" else None
     step = float(model.name) if at_mark else best or max(tokens, default=None)
     if step is None:
         return {}
@@ -132,10 +140,10 @@ def _is_whole(run: Run) -> bool:
     """Whether the model can be read, and every file that the run says it has left is there at its length. An older run
     says nothing of its files."""
     try:
-        sizes = {name: (run.directory / name).stat().st_size for name in mapping(run.manifest, "files")}
+        sizes = {name: (run.directory / name).stat().st_size for name in run.manifest.files}
     except OSError:
         return False
-    return sizes == mapping(run.manifest, "files") and has_weights(run.directory / "model")
+    return sizes == run.manifest.files and has_weights(run.directory / "model")
 
 
 def has_weights(model: Path) -> bool:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from heedful.evaluation.metrics import Metric
 from heedful.evaluation.statistics.curve import learning_curve
-from heedful.storage.reading import mapping
+from heedful.storage.run_record import Scores
 from heedful.storage.runs import Run, finished_run
 from heedful.studies.parts import SettingPlan
 from heedful.studies.values import NotComparableError, aligned, values_of
@@ -29,7 +29,7 @@ def learning_curves(study: Path, facts: Mapping[str, Any], judged: str, metric: 
     curves = []
     for group, names in groups.items():
         runs = _runs(study, facts["runs"], names, judged, metric)
-        points = [_point(rows, [mapping(run.scores(), judged)[metric.name] for run in of]) for rows, of in runs.items()]
+        points = [_point(rows, _known([run.scores(judged) for run in of], metric)) for rows, of in runs.items()]
         if len(points) > 1:
             curve: dict[str, Any] = {"group": group, **metric.stated(), "points": points}
             curve["metric"] = curve.pop("name")
@@ -59,23 +59,26 @@ def _runs(
     by_rows: dict[int, dict[int, Run]] = {}
     for entry in entries:
         run = finished_run(study / "runs" / entry["name"]) if entry["setting"] in names else None
-        if run is not None and mapping(run.scores(), judged).get(metric.name) is not None:
-            by_rows.setdefault(run.manifest["data"]["sizes"]["train"], {})[entry["seed"]] = run
+        if run is not None and run.scores(judged).number(metric.name) is not None:
+            by_rows.setdefault(int(run.manifest.data.sizes["train"]), {})[entry["seed"]] = run
     return {rows: list(by_seed.values()) for rows, by_seed in sorted(by_rows.items())}
 
 
 def _baseline(runs: Mapping[int, Sequence[Run]], judged: str, metric: Metric) -> dict[str, Any] | None:
     """Its name and points; of several that are tested the first, None if there is none."""
-    known = [run.baselines() for of_size in runs.values() for run in of_size]
-    name = next((name for baselines in known for name, facts in baselines.items() if facts.get("tested")), None)
+    known = [run.metrics.baselines for of_size in runs.values() for run in of_size]
+    name = next((name for baselines in known for name, one in baselines.items() if one.tested), None)
     if name is None:
         return None
     points = []
     for rows, of_size in runs.items():
-        scores = [mapping(run.baselines().get(name, {}), judged).get(metric.name) for run in of_size]
-        there = [score for score in scores if score is not None]
-        points += [_point(rows, there)] if there else []
+        scores = _known([run.baseline(name).scores(judged) for run in of_size], metric)
+        points += [_point(rows, scores)] if scores else []
     return {"name": name, "points": points}
+
+
+def _known(scores: Sequence[Scores], metric: Metric) -> list[float]:
+    return [value for one in scores if (value := one.number(metric.name)) is not None]
 
 
 def _point(rows: int, scores: Sequence[float]) -> dict[str, Any]:
@@ -86,7 +89,7 @@ def _fit(runs: Mapping[int, Sequence[Run]], judged: str, metric: Metric) -> dict
     """Of the error: what is missing to 1, or the score itself where lower is better."""
     if len(runs) < 3:
         return None
-    scores = {n: np.array([[mapping(r.scores(), judged)[metric.name]] for r in of]) for n, of in runs.items()}
+    scores = {n: np.array([_known([r.scores(judged) for r in of], metric)]).T for n, of in runs.items()}
     errors = {n: 1 - s if metric.higher_is_better else s for n, s in scores.items()}
     if min(of_size.min() for of_size in errors.values()) < 0:  # a score whose best is not 1
         return None

@@ -89,8 +89,9 @@ def _best_seed(directory: Path, phase: StudyPlan, best: Mapping[str, Any]) -> in
     if setting is None:
         return None
     runs = {seed: finished_run(directory / "runs" / f"{setting.name}-seed{seed}") for seed in phase.seeds_of(setting)}
-    scores = {seed: run.scores()["dev"][best["metric"]] for seed, run in runs.items() if run is not None}
-    return max(scores, key=lambda seed: float(direction(best) * scores[seed]))
+    scores = {seed: run.scores("dev").number(best["metric"]) for seed, run in runs.items() if run is not None}
+    known = {seed: direction(best) * score for seed, score in scores.items() if score is not None}
+    return max(known, key=lambda seed: known[seed])
 
 
 def _keep_best(directory: Path, best: Mapping[str, Any], seed: int | None) -> None:

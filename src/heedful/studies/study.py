@@ -18,7 +18,8 @@ from heedful.recipes.reading import make_recipe, same_recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
-from heedful.storage.runs import FORMAT, finished_run
+from heedful.storage.run_record import FORMAT
+from heedful.storage.runs import finished_run
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json
 from heedful.studies.baselines import Baselines, data_key, keep_examples, most_rows, whole_data
@@ -159,9 +160,9 @@ def _run_jobs(phase: StudyPlan, sitting: _Sitting, curves: list[DevCurve]) -> No
 def _done(job: Job) -> bool:
     """Whether this very run has been made: one of another recipe in its place is refused by whoever runs it."""
     run = finished_run(job.directory)
-    if run is None or run.manifest["seed"] != job.seed:
+    if run is None or run.manifest.seed != job.seed:
         return False
-    return same_recipe(run.manifest["recipe"], job.setting.recipe)
+    return same_recipe(run.manifest.recipe, job.setting.recipe)
 
 
 def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
@@ -177,18 +178,18 @@ def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
             key = (name, job.setting.recipe.model.revision)
             if key not in now:
                 now[key] = _fingerprint(*key, needed=waiting)
-            if now[key] not in (None, manifest["model"].get("fingerprint")):
+            if now[key] not in (None, manifest.model.fingerprint):
                 raise RequestError(f"{directory}: {name} has changed since {job.name} was made; choose another --out.")
-        for source, known in manifest["model"].get("made_from", {}).items():
+        for source, known in manifest.model.made_from.items():
             place = source.replace("{seed}", str(job.seed))
             is_model = source == job.setting.recipe.model.bert  # the others are adapters
             found = _fingerprint(place, None, waiting) if is_model else _adapter_fingerprint(place, waiting)
             if found not in (None, known):
                 raise RequestError(f"{directory}: {place} has changed since {job.name} was made; choose another --out.")
-        if waiting and (manifest.get("engine"), manifest["versions"]["torch"]) != (ENGINE, version("torch")):
+        if waiting and (manifest.engine, manifest.versions.get("torch")) != (ENGINE, version("torch")):
             raise RequestError(
-                f"{directory}: {job.name} was made with heedful {manifest.get('heedful')} and torch "
-                f"{manifest['versions']['torch']}, whose numbers differ from those made now; choose another --out."
+                f"{directory}: {job.name} was made with heedful {manifest.heedful} and torch "
+                f"{manifest.versions.get('torch')}, whose numbers differ from those made now; choose another --out."
             )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from heedful.evaluation.metrics import metric_named, stated_metrics
 from heedful.evaluation.spread import summarise
-from heedful.storage.reading import mapping, number, records
+from heedful.storage.reading import records
 from heedful.storage.runs import finished_run, judging_order
 from heedful.storage.whole import write_text
 from heedful.studies.parts import DevCurve, StudyPlan
@@ -25,23 +25,24 @@ def table_rows(directory: Path, plan: StudyPlan) -> list[Row]:
         runs = [run for name in names if (run := finished_run(directory / "runs" / name)) is not None]
         row: Row = {"setting": setting.name, "model": setting.model, "method": setting.method, **dict(setting.values)}
         row |= {"baseline": setting.baseline, "random": setting.random, "n": len(runs)}
-        if any("pruned" in run.manifest for run in runs):
-            row["pruned"] = max(run.manifest.get("pruned", 0) for run in runs)
+        if any(run.manifest.pruned is not None for run in runs):
+            row["pruned"] = max(run.manifest.pruned or 0 for run in runs)
         if runs:
-            metric = metric_named(runs[0].metrics["primary"], stated_metrics(runs[0].manifest))
+            metric = metric_named(str(runs[0].metrics.primary), stated_metrics(runs[0].manifest))
             row |= {"metric": metric.name, "higher_is_better": metric.higher_is_better}
-            for name in dict.fromkeys(name for run in runs for name in run.scores()):
-                values = [run.scores()[name].get(metric.name) for run in runs if name in run.scores()]
+            for name in dict.fromkeys(name for run in runs for name in run.metrics.splits):
+                values = [run.scores(name).number(metric.name) for run in runs if name in run.metrics.splits]
                 known = [value for value in values if value is not None]
                 if len(known) == len(values):
                     spread = summarise(known)
                     row |= {f"{name}_{key}": spread[key] for key in ("mean", "std")}
             first = runs[0].manifest
-            row["train_rows"] = first["data"]["sizes"].get("train")
-            row["training_seconds"] = sum(run.manifest["cost"]["training_seconds"] for run in runs) / len(runs)
-            row["trainable_parameters"] = first["model"]["parameters"]["trainable"]
-            row |= {key: first["cost"].get(key) for key in ("prediction_seconds", "model_bytes")}
-            row |= {key: first["cost"][key] for key in ("adapter_bytes",) if key in first["cost"]}
+            cost = first.cost
+            row["train_rows"] = first.data.sizes.get("train")
+            row["training_seconds"] = sum(run.manifest.cost.training_seconds or 0.0 for run in runs) / len(runs)
+            row["trainable_parameters"] = first.model.parameters.trainable
+            row |= {"prediction_seconds": cost.prediction_seconds, "model_bytes": cost.model_bytes}
+            row |= {} if cost.adapter_bytes is None else {"adapter_bytes": cost.adapter_bytes}
             row["model_directory"] = f"runs/{runs[0].directory.name}/model"
         rows.append(row)
     return rows
@@ -65,14 +66,14 @@ def dev_curves(directory: Path, plan: StudyPlan) -> list[DevCurve]:
         run = finished_run(job.directory)
         if run is None:
             continue
-        metric = metric_named(run.metrics["primary"], stated_metrics(run.manifest))
-        lines = [line for line in run.log if "dev" in line]
-        scores = {}
-        for n, line in enumerate(lines, start=1):
-            score = number(mapping(line, "dev"), metric.name)
-            if score is not None:
-                scores[int(line.get("mark", n))] = metric.sign * score
-        curves.append(DevCurve(job.setting.name, job.seed, scores, "pruned" in run.manifest))
+        metric = metric_named(str(run.metrics.primary), stated_metrics(run.manifest))
+        lines = [line for line in run.log if line.dev is not None]
+        scores = {
+            int(line.mark or n): metric.sign * score
+            for n, line in enumerate(lines, start=1)
+            if (score := line.scores.get(metric.name)) is not None
+        }
+        curves.append(DevCurve(job.setting.name, job.seed, scores, run.manifest.pruned is not None))
     return curves
 
 

@@ -22,7 +22,6 @@ from heedful.evaluation.statistics.crossed import (
 )
 from heedful.evaluation.statistics.size import holm
 from heedful.evaluation.statistics.wording import Words, p_text, percent
-from heedful.storage.reading import mapping, number
 from heedful.storage.runs import Run
 from heedful.studies.values import NotComparableError, aligned, values_of
 
@@ -62,32 +61,30 @@ def task_statistics(
 
 
 def _described(run: Run) -> _Trained | None:
-    data, recipe = mapping(run.manifest, "data"), mapping(run.manifest, "recipe")
-    tasks = {task: str(about.get("metric")) for task, about in mapping(data, "tasks").items()}
-    model, tuning = mapping(recipe, "model"), mapping(recipe, "tuning")
-    like = (json.dumps(model, sort_keys=True), tuning.get("method"))
-    return _Trained(tasks, data.get("trained_on") or [], data.get("in_turn") is True, like) if tasks else None
+    data, asked = run.manifest.data, run.manifest.asked
+    tasks = {task: str(about.metric) for task, about in data.tasks.items()}
+    like = (json.dumps(asked.model.written, sort_keys=True), asked.tuning.method)
+    return _Trained(tasks, data.trained_on, data.in_turn, like) if tasks else None
 
 
 def _scores(runs: Sequence[Run], name: str, metric: str) -> list[float]:
-    every = [number(mapping(run.scores(), name), metric) for run in runs]
+    every = [run.scores(name).number(metric) for run in runs]
     return [score for score in every if score is not None]
 
 
 def forgetting(setting: str, runs: Sequence[Run], judged: str) -> dict[str, Any] | None:
     """Over the seeds: the score of each task after each stage, and how far it falls from its best to the end. None
     where no run has such a matrix on the judged set."""
-    kept = [mapping(run.metrics, "forgetting") for run in runs]
-    kept = [facts for facts in kept if facts.get(judged)]
+    kept = [run.metrics.forgetting for run in runs if run.metrics.forgetting.matrix(judged)]
     if not kept:
         return None
-    tasks = [str(task) for task in kept[0]["tasks"]]
-    matrices: list[Matrix] = [facts[judged] for facts in kept]
+    tasks = kept[0].tasks
+    matrices: list[Matrix] = [one.matrix(judged) for one in kept]
     cells = [[summarise(_known([m[i][j] for m in matrices])) for j in range(len(tasks))] for i in range(len(tasks))]
     falls = [fall for matrix in matrices if (fall := average_forgetting(matrix)) is not None]
     average = summarise(falls)
     return {
-        "setting": setting, "set": judged, "tasks": tasks, "metrics": kept[0].get("metrics"), "n": len(matrices),
+        "setting": setting, "set": judged, "tasks": tasks, "metrics": kept[0].metrics, "n": len(matrices),
         **{key: [[cell[key] for cell in line] for line in cells] for key in ("mean", "std")},
         "average": average, "sentence": forgetting_in_words(average, judged, len(tasks) - 1),
     }  # fmt: skip

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Columns, Metric, pseudo_values
 from heedful.storage.examples import places_of, read_values
-from heedful.storage.reading import mapping, number
 from heedful.storage.runs import Run
 
 Floats = npt.NDArray[np.float64]
@@ -30,8 +29,8 @@ def baselines_beside(run: Run, judged: str, metric: Metric) -> dict[str, dict[st
     """The columns of each tested baseline that the run has judged beside its model, where only a run can: the names of
     such columns of its values begin with the baseline's and a slash."""
     path = run.directory / "values" / f"{judged}.tsv"
-    tested = {n: b for n, b in run.baselines().items() if b.get("tested") and path.exists()}
-    known = [name for name, b in tested.items() if number(mapping(b, judged), metric.name) is not None]
+    tested = {name: b for name, b in run.metrics.baselines.items() if b.tested and path.exists()}
+    known = [name for name, b in tested.items() if b.scores(judged).number(metric.name) is not None]
     rows, columns = read_values(path) if known else ([], {})
     found: dict[str, dict[str, Columns]] = {}
     for name in known:

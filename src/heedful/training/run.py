@@ -26,7 +26,8 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
-from heedful.storage.runs import FORMAT, MARK_DIGITS, MARKS, finished_run, names_mark, run_files, trained_to
+from heedful.storage.run_record import FORMAT
+from heedful.storage.runs import MARK_DIGITS, MARKS, finished_run, names_mark, run_files, trained_to
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json, write_text
 from heedful.training.assembly import Assembly, assemble, read_objective

@@ -1,11 +1,12 @@
 """What was checked of a study: its data, its seeds and rows, its classes, and whether it beats the baseline."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from heedful.report.facts.comparison import Comparison, Setting
 from heedful.report.page.words import figure, listed, plain, several, title_of
-from heedful.storage.reading import mapping, number, records
+from heedful.storage.reading import mapping, number
+from heedful.storage.run_record import DataRecord
 
 ENOUGH_SEEDS = 5
 """Seeds below which what is said about other seeds is rough."""
@@ -24,7 +25,7 @@ class Check:
 
 def checks(c: Comparison) -> list[Check]:
     """Those that warn first."""
-    made = [*_of_data(mapping(c.study.facts, "data")), _runs(c)]
+    made = [*_of_data(c.study.data), _runs(c)]
     chosen = c.setting(c.chosen)
     if chosen is not None and c.split is not None:
         made += [_classes(c, c.split), _learned(c)]
@@ -34,13 +35,10 @@ def checks(c: Comparison) -> list[Check]:
     return sorted((check for check in made if check is not None), key=lambda check: order.index(check.state))
 
 
-def _of_data(data: dict[str, Any]) -> list[Check]:
+def _of_data(data: DataRecord) -> list[Check]:
     """As whoever read the data says."""
     words: dict[str, Literal["passed", "warns"]] = {"pass": "passed", "warn": "warns"}
-    return [
-        Check(plain(one.get("name")), words.get(str(one.get("state")), "unknown"), plain(one.get("sentence")))
-        for one in records(data, "checks")
-    ]
+    return [Check(plain(one.name), words.get(str(one.state), "unknown"), plain(one.sentence)) for one in data.checks]
 
 
 def _runs(c: Comparison) -> Check | None:
@@ -67,10 +65,9 @@ def _classes(c: Comparison, split: str) -> Check | None:
     for setting in _competitors(c):
         counts: dict[str, list[float]] = {}
         for run in setting.runs:
-            for label, scores in mapping(run.scores().get(split, {}), "per_class").items():
-                recall = number(scores, "recall") if isinstance(scores, dict) else None
-                if recall is not None and number(scores, "support"):
-                    counts.setdefault(label, []).append(recall)
+            for label, scores in run.scores(split).per_class.items():
+                if scores.recall is not None and scores.support:
+                    counts.setdefault(label, []).append(scores.recall)
         known += [setting] if counts else []
         lost = [label for label, recalls in counts.items() if not any(recalls)]
         if lost:

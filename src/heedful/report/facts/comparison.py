@@ -12,6 +12,7 @@ from heedful.evaluation.metrics import METRICS, Metric
 from heedful.evaluation.spread import summarise
 from heedful.report.facts.run import metrics_of, primary_of
 from heedful.storage.reading import mapping, number, records
+from heedful.storage.run_record import BaselineScores, Cost, Manifest, Metrics, Scores
 from heedful.storage.runs import Run, Study, judging_order
 
 MOST_DRAWN = 8
@@ -44,7 +45,7 @@ class Setting:
 
     def cost(self, key: str) -> float | None:
         """As the table has it, else the mean over the runs."""
-        spent = [v for run in self.runs if (v := number(mapping(run.manifest, "cost"), key)) is not None]
+        spent = [v for run in self.runs if (v := run.manifest.cost.number(key)) is not None]
         known = number(self.row, key)
         return known if known is not None else sum(spent) / len(spent) if spent else None
 
@@ -114,11 +115,11 @@ class Comparison:
         seed, n 0 if undefined."""
         by_name: dict[str, dict[str, float]] = {}
         for run in _with_most_rows(self.runs):
-            for name, b in run.baselines().items():
+            for name, b in run.metrics.baselines.items():
                 if self.setting(name) is not None:
                     continue
-                values = by_name.setdefault(name, {}) if mapping(b, split) else {}
-                value = number(mapping(b, split), metric)
+                values = by_name.setdefault(name, {}) if split in b.sets else {}
+                value = b.scores(split).number(metric)
                 if value is not None:
                     values[run.seed] = value
         return {
@@ -134,7 +135,7 @@ class Comparison:
         return max(known, key=lambda pair: self.metric.sign * pair[1], default=None)
 
     def baseline_seconds(self, name: str) -> float | None:
-        values = [v for run in self.runs if (v := number(run.baselines().get(name, {}), "seconds")) is not None]
+        values = [v for run in self.runs if (v := run.baseline(name).seconds) is not None]
         return sum(values) / len(values) if values else None
 
 
@@ -168,7 +169,7 @@ def compare(study: Study) -> Comparison:
 
 def _metrics_without_scores(study: Study) -> dict[str, Metric]:
     """Those that a run has stated before it failed, else those of the objective that was asked for."""
-    for run in (run for _, run in study.runs if run is not None and run.manifest.get("metrics")):
+    for run in (run for _, run in study.runs if run is not None and run.manifest.metrics):
         return metrics_of(run)
     with suppress(RequestError):  # another package's, which is no longer there
         kind = mapping(_first_recipe(study), "objective").get("kind")
@@ -192,7 +193,7 @@ def chosen_of(study: Study) -> str | None:
 
 
 def score(run: Run, split: str, metric: str) -> float | None:
-    return number(run.scores().get(split, {}), metric)
+    return run.scores(split).number(metric)
 
 
 def _borrowed(study: Study, name: str, row: dict[str, Any]) -> Run | None:
@@ -205,25 +206,27 @@ def _borrowed(study: Study, name: str, row: dict[str, Any]) -> Run | None:
     scored = [key for key in row if key.endswith("_mean") and number(row, key) is not None]
     means = {key.removesuffix("_mean"): number(row, key) for key in scored}
     metric = str(row.get("metric"))
-    known = [run.baselines().get(name, {}) for run in (runs if means else _with_most_rows(runs))]
-    found: dict[str, Any] = {}
-    for one in (mapping(mapping(study.facts, "baselines"), name), *known):
-        if all(number(mapping(one, split), metric) in (None, mean) for split, mean in means.items()):
-            found |= one
-    splits = {split: scores for split, scores in found.items() if isinstance(scores, dict)}
-    splits |= {split: {**splits.get(split, {}), metric: mean} for split, mean in means.items()}
+    known = [run.baseline(name) for run in (runs if means else _with_most_rows(runs))]
+    splits: dict[str, Scores] = {}
+    seconds = None
+    for one in (BaselineScores.model_validate(mapping(mapping(study.facts, "baselines"), name)), *known):
+        if all(one.scores(split).number(metric) in (None, mean) for split, mean in means.items()):
+            splits |= one.sets
+            seconds = one.seconds if one.seconds is not None else seconds
+    for split, mean in means.items():
+        splits[split] = Scores.model_validate({**splits.get(split, Scores()).written, metric: mean})
     if not splits:
         return None
     spent = {key: row.get(key) for key in ("prediction_seconds", "model_bytes")}
-    spent["training_seconds"] = row.get("training_seconds", found.get("seconds"))
-    return Run(study.directory / "baselines" / name, {"state": "done", "cost": spent}, {"splits": splits})
+    cost = Cost.model_validate({**spent, "training_seconds": row.get("training_seconds", seconds)})
+    return Run(study.directory / "baselines" / name, Manifest(state="done", cost=cost), Metrics(splits=splits))
 
 
 def _common_set(runs: Sequence[Run], metric: Metric) -> str | None:
     """The evaluation set that judges all: test if every run has a score on it, so that none is judged on another."""
     counts: dict[str, int] = {}
     for run in runs:
-        for name in run.scores():
+        for name in run.metrics.splits:
             counts[name] = counts.get(name, 0) + (score(run, name, metric.name) is not None)
     most = max(counts.values(), default=0)
     return next((name for name in judging_order(counts) if counts[name] == most), None) if most else None
@@ -239,5 +242,5 @@ def _ranked(settings: Sequence[Setting], split: str | None, metric: Metric, chos
 
 def _with_most_rows(runs: Sequence[Run]) -> list[Run]:
     """Of a learning curve, those that were trained on all rows."""
-    sizes = [number(mapping(mapping(run.manifest, "data"), "sizes"), "train") or 0.0 for run in runs]
+    sizes = [run.manifest.data.sizes.get("train", 0) for run in runs]
     return [run for run, rows in zip(runs, sizes, strict=True) if rows == max(sizes)]

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.storage.reading import mapping, number
 from heedful.storage.runs import Run
 
 
@@ -20,25 +19,24 @@ def points(run: Run) -> list[Point]:
     """What log.jsonl holds, in its order. Numbers that are not defined are left away."""
     logged = []
     for line in run.log:
-        step = number(line, "step")
-        if step is None:
+        if line.step is None:
             continue
-        named = {"train/loss": number(line, "loss")}
-        named |= {f"train/loss/{term}": number(mapping(line, "terms"), term) for term in mapping(line, "terms")}
-        named["train/lr"] = number(line, "lr")
-        for name in line:
-            if name != "terms":
-                named |= {f"{name}/{key}": number(mapping(line, name), key) for key in mapping(line, name)}
-        epoch = number(line, "epoch")
-        logged += [Point(name, int(step), epoch, value) for name, value in named.items() if value is not None]
+        named: dict[str, float | None] = {"train/loss": line.loss}
+        named |= {f"train/loss/{term}": value for term, value in line.terms.items()}
+        named["train/lr"] = line.lr
+        named |= {f"dev/{key}": value for key, value in line.scores.items()}
+        for name, scores in line.others.items():
+            named |= {f"{name}/{key}": scores.number(key) for key in scores.extra}
+        logged += [Point(name, int(line.step), line.epoch, value) for name, value in named.items() if value is not None]
     return logged
 
 
 def finals(run: Run) -> dict[str, float]:
     """The scores of the finished run that are one number, final/<set>/<metric>, and what it cost, cost/<what>."""
-    numbers = {f"cost/{key}": number(mapping(run.manifest, "cost"), key) for key in mapping(run.manifest, "cost")}
-    for split, scores in run.scores().items():
-        numbers |= {f"final/{split}/{key}": number(scores, key) for key in scores if key != "n"}
+    cost = run.manifest.cost
+    numbers = {f"cost/{key}": cost.number(key) for key in cost.written}
+    for split, scores in run.metrics.splits.items():
+        numbers |= {f"final/{split}/{key}": scores.number(key) for key in scores.extra if key != "n"}
     return {name: value for name, value in numbers.items() if value is not None}
 
 

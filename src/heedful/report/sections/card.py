@@ -24,7 +24,9 @@ from heedful.report.page.words import (
     size,
     title_of,
 )
-from heedful.storage.reading import mapping, names, number, records
+from heedful.report.sections.shared import confusion_of
+from heedful.storage.reading import mapping, number, records
+from heedful.storage.run_record import DataRecord, TaskData
 
 Line = tuple[str, str, Literal["", "warning"]]
 
@@ -127,10 +129,9 @@ def _never_predicted(c: Comparison, chosen: Setting) -> str:
     """The classes that occur and that the model in best/ predicts for no example; "" if there are none."""
     seed = str(mapping(c.study.facts, "chosen").get("seed"))
     for run in [*(run for run in chosen.runs if run.seed == seed), *chosen.runs][:1]:
-        scores = run.scores().get(c.split or "", {})
-        labels, confusion = list(mapping(scores, "per_class")), scores.get("confusion")
-        rows: list[Any] = confusion if isinstance(confusion, list) and len(confusion) == len(labels) else [None]
-        if all(isinstance(row, list) and len(row) == len(labels) for row in rows):
+        labels = list(run.scores(c.split).per_class)
+        rows = confusion_of(run.scores(c.split), labels)
+        if rows is not None:
             columns = list(zip(*rows, strict=True))
             lost = [label for k, label in enumerate(labels) if any(rows[k]) and not any(columns[k])]
             more = [f"{len(lost) - MOST_NAMED} more"] if len(lost) > MOST_NAMED else []
@@ -303,14 +304,13 @@ def _cost(chosen: Setting) -> str:
 
 def _command(c: Comparison) -> str:
     model, chosen = shlex.quote(str(c.study.directory / "best")), c.setting(c.chosen)
-    trained = mapping(chosen.runs[0].manifest, "data") if chosen is not None and chosen.runs else {}
-    if isinstance(trained.get("usage"), str):  # of an objective whose models predict no labels
-        return str(trained["usage"]).replace("{model}", model)
-    data, heads = mapping(c.study.facts, "data"), names(trained, "trained_on")
+    trained = chosen.runs[0].manifest.data if chosen is not None and chosen.runs else DataRecord()
+    if trained.usage is not None:  # of an objective whose models predict no labels
+        return trained.usage.replace("{model}", model)
+    paired, heads = c.study.data.pairs, trained.trained_on
     if heads:
-        data = mapping(mapping(data, "tasks"), heads[0])
+        paired = c.study.data.tasks.get(heads[0], TaskData()).pairs
         model += f" --head {heads[0]}" if len(heads) > 1 else ""
-    paired = data.get("pairs") is True
     return f"heedful predict {model} " + ("FILE.csv --text COLUMN --pair COLUMN" if paired else '"a new text"')
 
 

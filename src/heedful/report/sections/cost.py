@@ -10,7 +10,7 @@ from heedful.report.page import charts
 from heedful.report.page.pieces import Block, Choice, Column, Figure, Prose, Row, Section, Table, in_short
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import NOTHING, capital, count, duration, listed, size, title_of
-from heedful.storage.reading import mapping, number
+from heedful.storage.reading import number
 from heedful.storage.runs import Run
 
 _SHARED = (
@@ -32,11 +32,11 @@ class Cost:
 
 
 def trainable(run: Run) -> float | None:
-    return number(mapping(mapping(run.manifest, "model"), "parameters"), "trainable")
+    return run.manifest.model.parameters.trainable
 
 
 def _spent(key: str) -> Callable[[Run], float | None]:
-    return lambda run: number(mapping(run.manifest, "cost"), key)
+    return lambda run: run.manifest.cost.number(key)
 
 
 _TIME = ((1.0, " in seconds"), (60.0, " in minutes"), (3600.0, " in hours"))
@@ -63,7 +63,7 @@ def _table(c: Comparison) -> list[Block]:
         titles.insert(3, "adapters alone")
     rows = []
     for s in c.settings:
-        peak = [v for run in s.runs if (v := number(mapping(run.manifest, "cost"), "peak_memory_bytes")) is not None]
+        peak = [v for run in s.runs if (v := run.manifest.cost.peak_memory_bytes) is not None]
         cells = (
             title_of(s.name),
             duration(s.cost("training_seconds")),

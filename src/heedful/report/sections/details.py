@@ -15,7 +15,7 @@ from heedful.report.sections.shared import (
     labels_of,
     reliability_rows,
 )
-from heedful.storage.reading import mapping, number
+from heedful.storage.run_record import ClassScores
 
 _OF_A_CLASS = ("precision", "recall", "f1")
 MOST_CELLS = 30_000
@@ -30,7 +30,7 @@ def confusions(c: Comparison) -> Section | None:
     labels = _labels(c, c.split)
     cells = 0
     for s in c.scored:
-        matrices = [m for run in s.runs if (m := confusion_of(run.scores().get(c.split, {}), labels)) is not None]
+        matrices = [m for run in s.runs if (m := confusion_of(run.scores(c.split), labels)) is not None]
         if matrices and cells + len(labels) ** 2 <= MOST_CELLS:
             sums.append(
                 (
@@ -61,14 +61,14 @@ def classes(c: Comparison) -> Section | None:
     chosen = c.setting(c.chosen)
     if c.split is None or chosen is None:
         return None
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[ClassScores]] = {}
     for run in chosen.runs:
-        for label, scores in mapping(run.scores().get(c.split, {}), "per_class").items():
-            found.setdefault(label, []).append(scores if isinstance(scores, dict) else {})
+        for label, scores in run.scores(c.split).per_class.items():
+            found.setdefault(label, []).append(scores)
     rows = []
     for label, of_seeds in found.items():
-        means = [summarise([v for s in of_seeds if (v := number(s, key)) is not None])["mean"] for key in _OF_A_CLASS]
-        rows.append(Row((label, *(figure(mean, 3) for mean in means), count(number(of_seeds[0], "support")))))
+        means = [summarise([v for s in of_seeds if (v := s.number(key)) is not None])["mean"] for key in _OF_A_CLASS]
+        rows.append(Row((label, *(figure(mean, 3) for mean in means), count(of_seeds[0].support))))
     columns = (Column("class"), *(Column(t, numeric=True) for t in ("precision", "recall", "F1", "examples")))
     seeds = f", mean over {several(len(chosen.runs), 'seed')}" if len(chosen.runs) > 1 else ""
     whole = Table(f"Each class on {c.split}, {title_of(chosen.name)}{seeds}", columns, tuple(rows))
@@ -86,7 +86,7 @@ def calibration(c: Comparison) -> Section | None:
             continue
         role: Role = "best" if s.name == c.chosen else "baseline" if s.baseline else ""
         lines.append(Row((title_of(s.name), *_before_and_after(s, c.split), str(error["n"])), role))
-        pooled = reliability_rows(pooled_bins(s, c.split))
+        pooled = pooled_bins(s, c.split)
         if pooled:
             names.append(title_of(s.name))
             rows += [{**row, "setting": title_of(s.name)} for row in pooled]
@@ -111,15 +111,15 @@ def calibration(c: Comparison) -> Section | None:
 
 def _before_and_after(s: Setting, split: str) -> list[str]:
     """Calibration error and log-loss without and with the temperature, and the temperature: means over the seeds."""
-    sets = [mapping(mapping(run.metrics, "calibration"), split) for run in s.runs]
+    sets = [run.metrics.calibration[split] for run in s.runs if split in run.metrics.calibration]
     cells = []
     for key in ("ece", "log_loss"):
-        for when in ("before", "after"):
-            mean = summarise([v for one in sets if (v := number(mapping(one, when), key)) is not None])["mean"]
-            if when == "after" and mean is None:  # the scores are those of the model that was saved
-                mean = s.summary(split, key)["mean"]
-            cells.append(figure(mean, 3))
-    warmth = summarise([t for run in s.runs if (t := number(run.metrics, "temperature")) is not None])
+        before = summarise([v for one in sets if (v := one.before.number(key)) is not None])["mean"]
+        after = summarise([v for one in sets if (v := one.after.number(key)) is not None])["mean"]
+        if after is None:  # the scores are those of the model that was saved
+            after = s.summary(split, key)["mean"]
+        cells += [figure(before, 3), figure(after, 3)]
+    warmth = summarise([t for run in s.runs if (t := run.metrics.temperature) is not None])
     return [*cells, figure(warmth["mean"], 3)]
 
 
@@ -127,8 +127,8 @@ def pooled_bins(setting: Setting, split: str) -> list[dict[str, Any]]:
     """The bins of all seeds as if their predictions were one set."""
     pooled: dict[tuple[float, float], dict[str, Any]] = {}
     for run in setting.runs:
-        for b in reliability_rows(run.scores().get(split, {}).get("bins")):
-            if any(number(b, k) is None for k in ("low", "high", "confidence", "accuracy", "n")):
+        for b in reliability_rows(run.scores(split).bins):
+            if None in b.values():
                 continue
             one = pooled.setdefault((b["low"], b["high"]), {"n": 0, "confidence": 0.0, "accuracy": 0.0})
             for k in ("confidence", "accuracy"):
@@ -138,5 +138,4 @@ def pooled_bins(setting: Setting, split: str) -> list[dict[str, Any]]:
 
 
 def _labels(c: Comparison, split: str) -> list[str]:
-    data = mapping(c.study.facts, "data")
-    return next((labels for run in c.runs if (labels := labels_of(data, run.scores().get(split, {})))), [])
+    return next((labels for run in c.runs if (labels := labels_of(c.study.data, run.scores(split)))), [])

@@ -13,7 +13,6 @@ from heedful.report.page import plots
 from heedful.report.page.pieces import Block, Column, Figure, Fold, Heading, Prose, Row, Section, Table
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import figure, mean_and_deviation, several, signed, title_of
-from heedful.storage.reading import mapping, names, number, records
 from heedful.storage.runs import Run, judging_order
 
 Place = tuple[str, int]
@@ -53,33 +52,23 @@ class Use:
 
 def use_of(run: Run, split: str | None = None) -> Use | None:
     """As metrics.json has it, on the set that judges or the next best; None if there is none that can be read."""
-    facts = mapping(run.metrics, "fusion")
-    adapters, sets = tuple(names(facts, "adapters")), mapping(facts, "sets")
+    adapters, sets = tuple(run.metrics.fusion.adapters), run.metrics.fusion.sets
     known = [name for name in [split, *judging_order(sets)] if name in sets]
     if len(adapters) < 2 or not known:
         return None
-    found = mapping(sets, str(known[0]))
+    found = sets[str(known[0])]
     weights: dict[Place, list[float]] = {}
     by_label: dict[str, dict[Place, list[float]]] = {}
-    for layer in records(found, "layers"):
-        at, own = number(layer, "layer"), _weights(layer.get("weights"), len(adapters))
-        if at is None or own is None or layer.get("place") not in _PLACES:
+    for layer in found.layers:
+        if layer.layer is None or len(layer.weights) != len(adapters) or layer.place not in _PLACES:
             return None
-        place = (str(layer["place"]), int(at))
-        weights[place] = own
-        for label, of_label in mapping(layer, "by_label").items():
-            its = _weights(of_label, len(adapters))
-            if its is not None:
+        place = (layer.place, int(layer.layer))
+        weights[place] = layer.weights
+        for label, its in layer.by_label.items():
+            if len(its) == len(adapters):
                 by_label.setdefault(label, {})[place] = its
     whole = {label: its for label, its in by_label.items() if its.keys() == weights.keys()}
-    return Use(adapters, str(known[0]), int(number(found, "texts") or 0), weights, whole) if weights else None
-
-
-def _weights(values: Any, count: int) -> list[float] | None:
-    if not isinstance(values, list) or len(values) != count:
-        return None
-    known = [number({"weight": value}, "weight") for value in values]
-    return None if None in known else [float(value) for value in known if value is not None]
+    return Use(adapters, str(known[0]), int(found.texts or 0), weights, whole) if weights else None
 
 
 def of_run(run: Run) -> Section | None:

@@ -46,7 +46,7 @@ from heedful.report.sections.record import repeat, runs, search, tried
 from heedful.report.sections.shared import about_data, signatures
 from heedful.report.sections.statistics import abstention, doubtful, stability, tests
 from heedful.report.sections.tasks import forgetting, interference, tasks
-from heedful.storage.reading import mapping, names, number, records
+from heedful.storage.reading import mapping, number, records
 from heedful.storage.runs import Study
 
 MOST_DOTS = 10
@@ -59,8 +59,7 @@ INTERVAL = "95\N{NO-BREAK SPACE}% interval"
 def study_report(study: Study) -> Report:
     """All sections in order."""
     c = compare(study)
-    data = mapping(study.facts, "data")
-    name = plain(data.get("name")) if data.get("name") else study.directory.resolve().name
+    name = study.data.name or study.directory.resolve().name
     made = [
         results(c),
         checked(c),
@@ -80,7 +79,7 @@ def study_report(study: Study) -> Report:
         stability(c),
         fusion.of_study(c),
         curves(c),
-        about_data(data),
+        about_data(study.data),
         runs(c),
         repeat(c),
     ]
@@ -98,7 +97,7 @@ def opening(c: Comparison) -> tuple[Block, ...]:
     """The card with the leaderboard beside it; why there is none where there is none."""
     made = card(c)
     blocks: list[Block | None] = [Prose(without_card(c), "lead") if made is None else made, leaderboard(c)]
-    warnings = dict.fromkeys(said for run in c.runs for said in names(mapping(run.manifest, "data"), "warnings"))
+    warnings = dict.fromkeys(said for run in c.runs for said in run.manifest.data.warnings)
     blocks += [Prose(said, "warning") for said in list(warnings)[:_MOST_SAID]]
     return tuple(block for block in blocks if block is not None)
 
@@ -131,7 +130,7 @@ def results(c: Comparison) -> Section | None:
     """The table of the judged set first, then every other metric, then the other sets."""
     if c.split is None:
         return None
-    sets = {name for run in c.runs for name in run.scores() if score(run, name, c.metric.name) is not None}
+    sets = {name for run in c.runs for name in run.metrics.splits if score(run, name, c.metric.name) is not None}
     others_by_name = sorted(sets - {c.split})
     note = (
         "Mean ± standard deviation over the seeds (n − 1): how much another seed changes it. A dash stands where one "
@@ -148,7 +147,7 @@ def results(c: Comparison) -> Section | None:
     said = varied(c)
     if 0 < len(said) <= MOST_ROWS:  # of more, the table at the end
         blocks.append(Prose(" ".join(said)))
-    blocks.append(signatures(metric for run in c.runs for metric in scored(run, run.scores().get(c.split, {}))))
+    blocks.append(signatures(metric for run in c.runs for metric in scored(run, run.scores(c.split))))
     others = other_metrics(c, c.split)
     if others is not None:
         blocks.append(Fold(f"Every metric on {c.split}", (others,)))
@@ -190,7 +189,7 @@ def results_table(c: Comparison, split: str) -> Table:
         shown = mean_and_deviation(summary) if summary["n"] > 1 else figure(summary["mean"])
         filling = [NOTHING] * (len(columns) - 3)
         rows.append(Row((title_of(name), shown, str(summary["n"]), *filling), "baseline"))
-    examples = {int(n) for run in c.runs if (n := number(run.scores().get(split, {}), "n")) is not None}
+    examples = {int(n) for run in c.runs if (n := run.scores(split).n) is not None}
     size_of = f", {several(examples.pop(), 'example')}" if len(examples) == 1 else ""
     return Table(f"{capital(title)} on {split}{size_of}", tuple(columns), tuple(rows))
 
@@ -215,7 +214,7 @@ def _mean(setting: Setting, summary: dict[str, Any]) -> str:
 
 
 def other_metrics(c: Comparison, split: str) -> Table | None:
-    there = {name for run in c.runs for name in run.scores().get(split, {})}
+    there = {name for run in c.runs for name in run.scores(split).extra}
     names = [name for name in c.metrics if name in there and name != c.metric.name]
     if not names:
         return None
@@ -309,4 +308,4 @@ def _settings(c: Comparison) -> str:
 
 
 def _version(c: Comparison) -> str:
-    return plain(next((run.manifest.get("heedful") for run in c.runs), None))
+    return plain(next((run.manifest.heedful for run in c.runs), None))

@@ -15,7 +15,8 @@ from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import capital, count, mean_and_deviation, plain
 from heedful.report.sections.cost import baseline_line
 from heedful.report.sections.record import searched, tried
-from heedful.storage.reading import mapping, number
+from heedful.storage.reading import mapping
+from heedful.storage.run_record import ModelRecord, Trained
 
 _MARK = re.compile(r"[/\\](marks[/\\]\d+|model)[/\\]?$")
 """How the name of a model ends that a run has left."""
@@ -62,17 +63,16 @@ def _section(c: Comparison) -> Section | None:
 
 def _point(c: Comparison, setting: Setting) -> _Point | None:
     """None if its models began from elsewhere, or have no score."""
-    far = [_how_far(mapping(run.manifest, "model")) for run in setting.runs]
+    far = [_how_far(run.manifest.model) for run in setting.runs]
     scores = [v for run in setting.runs if (v := score(run, str(c.split), c.metric.name)) is not None]
-    steps, tokens = ([number(one, key) for one in far] for key in ("step", "tokens"))
-    step = _mean(steps)
-    return None if step is None or not scores else _Point(_line(setting), step, _mean(tokens), tuple(scores))
+    step, tokens = _mean([one.step for one in far]), _mean([one.tokens for one in far])
+    return None if step is None or not scores else _Point(_line(setting), step, tokens, tuple(scores))
 
 
-def _how_far(model: dict[str, Any]) -> dict[str, Any]:
+def _how_far(model: ModelRecord) -> Trained:
     """As the run has noted it, else by the name of the mark, which is its step."""
-    mark = re.search(r"[/\\]marks[/\\](\d{8,})$", plain(model.get("source")))
-    return mapping(model, "pretrained") or ({"step": int(mark[1])} if mark else {})
+    mark = re.search(r"[/\\]marks[/\\](\d{8,})$", plain(model.source))
+    return Trained(step=int(mark[1])) if mark and not model.pretrained.written else model.pretrained
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -22,8 +22,9 @@ from heedful.report.page.pieces import (
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import duration, figure, plain
 from heedful.report.sections.cost import cost_blocks
-from heedful.report.sections.shared import command_line, flat, repeat_blocks
+from heedful.report.sections.shared import flat, repeat_blocks
 from heedful.storage.reading import mapping, number, records
+from heedful.storage.run_record import Manifest
 from heedful.storage.runs import Run
 from heedful.studies.parts import direction
 from heedful.studies.table import printed, tried_and_chosen
@@ -107,7 +108,7 @@ def _run_row(c: Comparison, entry: dict[str, Any], run: Run | None) -> Row:
     if entry.get("reason"):
         state += f": {plain(entry.get('reason'))}"
     value = score(run, c.split, c.metric.name) if run is not None and c.split else None
-    spent = number(mapping(run.manifest, "cost"), "training_seconds") if run is not None else None
+    spent = run.manifest.cost.training_seconds if run is not None else None
     linked = run is not None and (run.directory / "report.html").exists()
     first: Cell = Link(name, f"runs/{quote(name, safe='')}/report.html") if linked else name
     cells = (first, plain(entry.get("setting")), plain(entry.get("seed")), state, figure(value), duration(spent))
@@ -116,9 +117,9 @@ def _run_row(c: Comparison, entry: dict[str, Any], run: Run | None) -> Row:
 
 def repeat(c: Comparison) -> Section | None:
     seeds = sorted({str(entry["seed"]) for entry, _ in c.study.runs if entry.get("seed") is not None}, key=_by_number)
-    manifest = c.runs[0].manifest if c.runs else {}
-    command = c.study.facts.get("command") or command_line(manifest.get("command"))
-    blocks = repeat_blocks(command, manifest, mapping(c.study.facts, "data"), ", ".join(seeds))
+    manifest = c.runs[0].manifest if c.runs else Manifest()
+    command = c.study.facts.get("command") or manifest.command
+    blocks = repeat_blocks(command, manifest, c.study.data, ", ".join(seeds))
     blocks[1:1] = _settings(c)
     return make_section("repeat", "To repeat this", blocks)
 

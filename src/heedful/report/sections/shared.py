@@ -22,8 +22,9 @@ from heedful.report.page.pieces import (
     facts,
     section,
 )
-from heedful.report.page.words import count, listed, plain, several, shortened, size
-from heedful.storage.reading import mapping, names, number
+from heedful.report.page.words import count, figure, listed, plain, several, shortened, size
+from heedful.storage.reading import number
+from heedful.storage.run_record import Bin, DataRecord, ExampleRecord, Manifest, Scores
 
 MOST_TABLE_CLASSES = 12
 """Classes up to which a confusion matrix is also written as a table, and a table of classes stands open."""
@@ -39,28 +40,25 @@ def signatures(metrics: Iterable[Metric]) -> Prose | None:
     )
 
 
-def about_data(data: dict[str, Any]) -> Section | None:
-    sizes = mapping(data, "sizes")
-    labels = names(data, "labels")
+def about_data(data: DataRecord) -> Section | None:
     known = facts(
         [
-            ("name", plain(data.get("name"))),
-            ("kind", plain(data.get("kind"))),
-            ("examples", ", ".join(f"{split} {count(number(sizes, split))}" for split in sizes)),
-            (several(len(labels), "class", "classes"), ", ".join(labels) if labels else ""),
-            ("licence", plain(data.get("licence"))),
-            ("contamination", plain(data.get("contamination"))),
+            ("name", plain(data.name)),
+            ("kind", plain(data.kind)),
+            ("examples", ", ".join(f"{split} {count(n)}" for split, n in data.sizes.items())),
+            (several(len(data.labels), "class", "classes"), ", ".join(data.labels)),
+            ("licence", plain(data.licence)),
+            ("contamination", plain(data.contamination)),
         ]
     )
-    notes = [Prose(note, "note") for note in names(data, "notes")]
+    notes = [Prose(note, "note") for note in data.notes]
     return section("data", "Data", [known, hidden_note(data), *notes])
 
 
-def hidden_note(data: dict[str, Any]) -> Prose | None:
-    hidden = names(data, "hidden")
-    if not hidden:
+def hidden_note(data: DataRecord) -> Prose | None:
+    if not data.hidden:
         return None
-    return Prose(f"The labels of {listed(hidden)} are not public, so there is no score on it here.", "note")
+    return Prose(f"The labels of {listed(data.hidden)} are not public, so there is no score on it here.", "note")
 
 
 def confusion_rows(labels: Sequence[str], matrix: Sequence[Sequence[int]], **extra: Any) -> list[dict[str, Any]]:
@@ -83,44 +81,39 @@ def confusion_table(caption: str, labels: Sequence[str], matrix: Sequence[Sequen
     return Fold(caption, (Table("", columns, rows),))
 
 
-def confusion_of(scores: dict[str, Any], labels: Sequence[str]) -> list[list[int]] | None:
+def confusion_of(scores: Scores, labels: Sequence[str]) -> list[list[int]] | None:
     """The matrix, if it is there and as large as the labels say."""
-    matrix = scores.get("confusion")
-    if not labels or not isinstance(matrix, list) or len(matrix) != len(labels):
-        return None
-    if any(not isinstance(row, list) or len(row) != len(labels) for row in matrix):
-        return None
-    return matrix if all(isinstance(n, int) for row in matrix for n in row) else None
+    matrix = scores.confusion
+    square = [len(labels)] * len(labels)
+    return matrix if labels and [len(row) for row in matrix] == square else None
 
 
-def labels_of(data: dict[str, Any], scores: dict[str, Any]) -> list[str]:
+def labels_of(data: DataRecord, scores: Scores) -> list[str]:
     """The names of the classes, from the scores or the description of the data; none where numbers are predicted."""
-    per_class = mapping(scores, "per_class")
-    return list(per_class) or (names(data, "labels") if "confusion" in scores else [])
+    return list(scores.per_class) or (data.labels if scores.confusion else [])
 
 
-def reliability_rows(bins: Any, **extra: Any) -> list[dict[str, Any]]:
-    kept = [b for b in bins if isinstance(b, dict) and b.get("n")] if isinstance(bins, list) else []
-    return [{**{k: b.get(k) for k in ("low", "high", "confidence", "accuracy", "n")}, **extra} for b in kept]
+def reliability_rows(bins: Iterable[Bin]) -> list[dict[str, Any]]:
+    return [{k: getattr(b, k) for k in ("low", "high", "confidence", "accuracy", "n")} for b in bins if b.n]
 
 
 def reliability_figure(rows: list[dict[str, Any]], caption: str) -> Figure | None:
     return Figure("reliability", caption, charts.reliability(rows)) if rows else None
 
 
-def error_table(caption: str, errors: list[dict[str, Any]], extra: Sequence[tuple[str, str]] = ()) -> Table | None:
-    """Errors as rows; `extra` are more columns, as title and key."""
+def error_table(caption: str, errors: Sequence[ExampleRecord], probability: str = "") -> Table | None:
+    """Errors as rows; `probability` is the title of the column of probabilities, "" for none."""
     if not errors:
         return None
-    paired, of_tasks = any(e.get("pair") for e in errors), any(e.get("task") for e in errors)
+    paired, of_tasks = any(e.pair for e in errors), any(e.task for e in errors)
     columns = [*[Column("task")] * of_tasks, Column("row", numeric=True), Column("text", long=True)]
     columns += [Column("second text", long=True)] * paired + [Column("gold"), Column("predicted")]
-    columns += [Column(title, numeric=True) for title, _ in extra]
+    columns += [Column(probability, numeric=True)] * bool(probability)
     rows = []
     for e in errors:
-        cells = [*[plain(e.get("task"))] * of_tasks, plain(e.get("row")), shortened(plain(e.get("text")))]
-        cells += [shortened(plain(e.get("pair")))] * paired
-        cells += [plain(e.get("gold")), plain(e.get("predicted")), *(plain(e.get(key)) for _, key in extra)]
+        cells = [*[plain(e.task)] * of_tasks, plain(e.row), shortened(plain(e.text))]
+        cells += [shortened(plain(e.pair))] * paired + [plain(e.gold), plain(e.predicted)]
+        cells += [figure(e.probability, 3)] * bool(probability)
         rows.append(Row(tuple(cells)))
     return Table(caption, tuple(columns), tuple(rows))
 
@@ -140,20 +133,20 @@ def command_line(command: Any) -> str:
     return shlex.join(str(c) for c in command) if isinstance(command, list) else str(command or "")
 
 
-def repeat_blocks(command: Any, manifest: dict[str, Any], data: dict[str, Any], seeds: str) -> list[Block | None]:
+def repeat_blocks(command: Any, manifest: Manifest, data: DataRecord, seeds: str) -> list[Block | None]:
     """The command, and all that has to be the same for the same figures to come out."""
     line = command_line(command)
     where = facts(
         [
             ("seed" if "," not in seeds else "seeds", seeds),
-            ("device", plain(manifest.get("device"))),
-            ("threads", plain(manifest.get("threads"))),
-            *([("processes", plain(processes))] if (processes := manifest.get("processes", 1)) != 1 else []),
-            ("heedful", plain(manifest.get("heedful"))),
-            *((str(k), plain(v)) for k, v in mapping(manifest, "versions").items() if k != "heedful"),
+            ("device", plain(manifest.device)),
+            ("threads", plain(manifest.threads)),
+            *([("processes", plain(manifest.processes))] if manifest.processes != 1 else []),
+            ("heedful", plain(manifest.heedful)),
+            *((name, plain(v)) for name, v in manifest.versions.items() if name != "heedful"),
         ]
     )
-    prints = Facts(tuple((str(k), _fingerprint(v)) for k, v in mapping(data, "fingerprints").items()))
+    prints = Facts(tuple((name, _fingerprint(v)) for name, v in data.fingerprints.items()))
     return [
         Code(line) if line else None,
         where,

@@ -8,6 +8,7 @@ from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import NOTHING, count, figure, percent, plain, probability, signed, title_of
 from heedful.report.sections.shared import error_table
 from heedful.storage.reading import mapping, number, records
+from heedful.storage.run_record import ExampleRecord
 
 MOST_IN_WORDS = 10
 """Comparisons that have their sentences in the report."""
@@ -148,15 +149,16 @@ def doubtful(c: Comparison) -> Section | None:
     facts = mapping(c.statistics, "doubtful")
     if not facts:
         return None
-    wrong = [{**e, "sure": figure(number(e, "probability"), 3)} for e in records(facts, "examples")]
+    wrong = [ExampleRecord.model_validate(e) for e in records(facts, "examples")]
+    split_votes = [ExampleRecord.model_validate(e) for e in records(facts, "seeds_disagree")]
     unsure = [
-        {**e, "predicted": ", ".join(f"{label} ×{n}" for label, n in mapping(e, "votes").items())}
-        for e in records(facts, "seeds_disagree")
+        e.model_copy(update={"predicted": ", ".join(f"{label} ×{n}" for label, n in e.votes.items())})
+        for e in split_votes
     ]
     chosen = title_of(str(c.chosen))
     split = error_table("Examples on which the seeds disagree, the closest first", unsure)
     who, column = ("All seeds of ", "mean probability") if _several_seeds(c) else ("", "probability")
-    agreed = error_table(f"{who}{chosen} against the label, the surest first", wrong, [(column, "sure")])
+    agreed = error_table(f"{who}{chosen} against the label, the surest first", wrong, column)
     blocks: list[Block | None] = [
         Prose(f"{chosen}: {plain(facts.get('sentence'))}"),
         *(in_short(agreed, "examples") if agreed else []),

@@ -96,36 +96,31 @@ def interference(c: Comparison) -> Section | None:
 
 def run_tasks(run: Run) -> Section | None:
     """Each task of one run: how it was trained, and its score beside its best baseline."""
-    data = mapping(run.manifest, "data")
-    about, titles = mapping(data, "tasks"), metrics_of(run)
-    sets = [name for name in ("dev", "test") if name in run.scores()]
-    if not about or not sets:
+    data, titles = run.manifest.data, metrics_of(run)
+    sets = [name for name in ("dev", "test") if name in run.metrics.splits]
+    if not data.tasks or not sets:
         return None
     columns = [Column("task"), Column("metric"), Column("training rows", numeric=True)]
     columns += [Column(title, numeric=True) for name in sets for title in (name, f"{name}, TF-IDF")]
     rows = []
-    for task in about:
-        facts = mapping(about, task)
-        metric, trained = plain(facts.get("metric")), task in names(data, "trained_on")
+    for task, about in data.tasks.items():
+        metric, trained = plain(about.metric), task in data.trained_on
         cells = [task, titles[metric].title if metric in titles else metric]
-        cells.append(plain(mapping(facts, "sizes").get("train")) if trained else NOT_TRAINED)
+        cells.append(plain(about.sizes.get("train")) if trained else NOT_TRAINED)
         for name in sets:
-            scores = (
-                mapping(run.scores(), f"{name}-{task}"),
-                mapping(run.baselines().get("tfidf", {}), f"{name}-{task}"),
-            )
-            cells += [figure(number(one, metric)) for one in scores]
+            scores = (run.scores(f"{name}-{task}"), run.baseline("tfidf").scores(f"{name}-{task}"))
+            cells += [figure(one.number(metric)) for one in scores]
         rows.append(Row(tuple(cells)))
     return make_section("tasks", "Tasks", [Table("Each task on its own sets", tuple(columns), tuple(rows))])
 
 
 def run_forgetting(run: Run) -> Section | None:
-    facts, judged = mapping(run.metrics, "forgetting"), judged_set(run) or "dev"
-    matrix = facts.get(judged)
-    if not isinstance(matrix, list) or not matrix:
+    judged = judged_set(run) or "dev"
+    matrix = run.metrics.forgetting.matrix(judged)
+    if not matrix:
         return None
     average = {"mean": average_forgetting(matrix), "std": None, "n": 1}
-    one = {**facts, "set": judged, "mean": matrix, "sentence": ""}
+    one = {"tasks": run.metrics.forgetting.tasks, "set": judged, "mean": matrix, "sentence": ""}
     if average["mean"] is not None:
         one["sentence"] = forgetting_in_words(average, judged, len(matrix) - 1)
     return make_section("forgetting", "Forgetting", _matrix(one, "", 0))
@@ -135,12 +130,10 @@ def task_curves(run: Run) -> Figure | None:
     """The score of each task on dev at every mark."""
     rows: list[dict[str, Any]] = []
     for line in run.log:
-        dev, step = mapping(line, "dev"), number(line, "step")
-        for key in dev:
+        for key, value in line.scores.items():
             task, slash, _ = key.partition("/")
-            value = number(dev, key)
-            if slash and value is not None and step is not None:
-                rows.append({"step": step, "score on dev": value, "task": task})
+            if slash and value is not None and line.step is not None:
+                rows.append({"step": line.step, "score on dev": value, "task": task})
     if len({row["task"] for row in rows}) < 2:
         return None
     caption = "Each task on dev during training, by its own metric."

@@ -17,7 +17,7 @@ _COLUMNS = ("source", "reference", "translation")
 def translations(run: Run) -> Section | None:
     """Of the set by which the run is judged, where its predictions are translations; ranked by what values/ says."""
     split = judged_set(run)
-    if split is None or "chrf" not in run.scores()[split]:
+    if split is None or run.scores(split).number("chrf") is None:
         return None
     predicted, values = (run.directory / folder / f"{split}.tsv" for folder in ("predictions", "values"))
     if not predicted.exists() or not values.exists():
