@@ -372,22 +372,22 @@ class EvaluationTable(Table):
 
 
 class Range(Table):
-    """A range for a random or TPE search: whole numbers if both ends are whole."""
+    """Numbers that a random or TPE search may draw: whole ones if both ends are."""
 
     low: int | float
-    """Minimum."""
+    """The least."""
     high: int | float
-    """Maximum."""
+    """The most."""
     log: bool = False
-    """Whether to sample uniformly on a logarithmic scale, as for learning rates."""
+    """Whether they are drawn evenly by their logarithm, as learning rates should be."""
 
 
 Axis = dict[str, list[Any] | Range]
 
 
 class StudyTable(Table):
-    """The axes of a search: values of keys, such as training.lr = [1e-4, 1e-3], or for "random" and "tpe" a range:
-    training.lr = {low = 1e-5, high = 1e-2, log = true}."""
+    """The axes of a search: under the name of a table, the values of its keys, such as training.lr = [1e-4, 1e-3], or,
+    where settings are drawn, a range: training.lr = {low = 1e-5, high = 1e-2, log = true}."""
 
     model: Axis = {}
     """Values of keys of [model]."""
@@ -400,38 +400,37 @@ class StudyTable(Table):
     training: Axis = {}
     """Values of keys of [training]."""
     rows: list[dict[str, Any]] = []
-    """Or list the settings one by one, each with its keys: {training = {lr = 1e-3}, model = {dropout = 0.3}}."""
+    """Or the settings one by one, each with its keys: {training = {lr = 1e-3}, model = {dropout = 0.3}}."""
     curve: list[float | int] = []
     """Or a learning curve: shares of the training rows (up to 1) or numbers of rows, such as [0.125, 0.25, 0.5, 1].
-    Each size is trained for about as many steps as the largest (more epochs for fewer rows), unless
-    `training.steps` is set or nothing is trained step by step. Every size is tested; the largest, or a baseline
-    that is better on dev, is chosen."""
+    Each is trained for about as many steps as the largest (more epochs of fewer rows), unless `training.steps` says how
+    many or nothing is trained step by step, and tested; the largest, or a baseline that is better on dev, is chosen."""
     search: Literal["grid", "random", "tpe"] = "grid"
-    """ "grid" tries all combinations of the axes; "random" samples some; "tpe" samples where earlier ones were good
-    (Optuna, heedful[sweep])."""
+    """Whether all combinations of the axes are tried, or some that are drawn: at random, or where earlier ones were
+    good (Optuna's TPE, heedful[sweep])."""
     trials: int | None = Field(None, ge=1)
-    """Number of settings that "random" and "tpe" try, without repetition."""
+    """How many settings "random" and "tpe" try, none of them twice."""
     round: int = Field(4, ge=1)
-    """Number of settings that "tpe" tries at once before it learns from them."""
+    """How many settings "tpe" tries at once before it learns from them."""
     prune: bool | None = None
-    """Whether to stop a run of the search that falls behind the median of the earlier rounds at the same evaluation
-    step. Default: only with "tpe"."""
+    """Whether a run of the search is stopped when it falls behind the median of the earlier rounds at the same mark.
+    Default: with "tpe"."""
     draw_seed: int = 0
-    """Random seed of the search."""
+    """Seed of that draw."""
     test: Literal["chosen", "all"] = "chosen"
-    """Which settings to evaluate on test: only the one chosen on dev, run again with new seeds so that the search
-    does not inflate its score; or all."""
+    """Whose test is looked at: that of the setting chosen on dev, run again with seeds that took no part in the search,
+    so that its score is not flattered by it; or that of every setting."""
     final_seeds: int = Field(3, ge=1)
-    """Number of new seeds for the chosen setting."""
+    """With how many fresh seeds the chosen setting is run."""
 
 
 class Recipe(Table):
-    """A recipe. `objective` and `tuning` are read as the tables of what they name: see `reading.recipe_type`."""
+    """`objective` and `tuning` are read as the tables of what they name: see `reading.recipe_type`."""
 
     format: Literal[1] = 1
     """Version of this schema."""
     seeds: list[int] | int = 1
-    """Random seeds: a list, or their number (0, 1, …)."""
+    """The seeds to run: a list, or how many counting from 0."""
     model: ModelTable
     tokenizer: TokenizerTable | None = None
     data: DataTable = DataTable()
@@ -442,11 +441,9 @@ class Recipe(Table):
     study: StudyTable | None = None
 
     def identity(self) -> dict[str, Any]:
-        """Return the keys that identify a recipe: all that differ from their defaults, except seeds and search.
-
-        A recipe keeps its identity when a later version adds keys. The names of objective and tuning are always
-        included.
-        """
+        """What makes two recipes the same: every key that differs from its default, but for the seeds and the search.
+        So a recipe stays itself when a later version knows more keys. The names of objective and tuning are always in
+        it."""
         content: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True, exclude={"seeds", "study"})
         content["objective"] = {"kind": self.objective.kind, **content.get("objective", {})}
         content["tuning"] = {"method": self.tuning.method, **content.get("tuning", {})}
