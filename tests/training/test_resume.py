@@ -222,7 +222,7 @@ def test_ctrl_c(world: Callable[..., Recipe], reference: Callable[[str, int], Pa
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130
     step = json.loads((directory / "checkpoints/state.json").read_text())["step"]
-    assert f"stopped at step {step}; the same command goes on from there" in said
+    assert f"stopped at step {step}; run the same command to resume" in said
     assert "Traceback" not in said
     Child(world("full"), 7, directory).finish()
     assert_same_run(directory, reference("full", 1))
@@ -400,7 +400,7 @@ def test_an_unfinished_run_of_another_engine_is_refused(
 
     change_manifest(directory, another)
     before = {p: p.read_bytes() for p in directory.rglob("*") if p.is_file()}
-    with pytest.raises(RequestError, match=r"was begun with heedful 0\.0\.7, whose steps lead to other bits") as caught:
+    with pytest.raises(RequestError, match=r"was started with heedful 0\.0\.7\. ") as caught:
         execute(recipe, 7, directory, quiet=True)
     assert str(caught.value).startswith(f"{directory}: ")
     assert str(caught.value).endswith("or choose another directory with --out.")
