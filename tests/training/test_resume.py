@@ -276,9 +276,9 @@ def test_a_directory_of_another_run_is_refused(
 ) -> None:
     directory = reference("full", 1)
     before = everything_left(directory)
-    with pytest.raises(RequestError, match=r"another recipe or seed; choose another"):
+    with pytest.raises(RequestError, match=r"a different recipe or seed"):
         execute(world("full"), 8, directory, quiet=True)
-    with pytest.raises(RequestError, match=r"another recipe or seed"):
+    with pytest.raises(RequestError, match=r"a different recipe or seed"):
         execute(world("full", lr=1e-3), 7, directory, quiet=True)
     assert everything_left(directory) == before
     (tmp_path / "mine").mkdir()
@@ -445,7 +445,7 @@ def test_an_unfinished_run_of_a_version_with_fewer_keys_goes_on(
             del table[key]
 
     older = change_manifest(directory, without)["recipe"]
-    with pytest.raises(RequestError, match="another recipe or seed"):
+    with pytest.raises(RequestError, match="a different recipe or seed"):
         execute(world("full", mark_steps=2), 7, directory, quiet=True)
     execute(recipe, 7, directory, command="test", quiet=True)
     assert change_manifest(directory, lambda manifest: None)["recipe"] == older  # it stays as it was begun

@@ -259,7 +259,7 @@ def _refuse_missing_models(plan: StudyPlan) -> None:
 def _announce(
     phase: StudyPlan, waiting: list[Job], store: SharedStore, threads: int | None, at_once: int | None
 ) -> float | None:
-    """Print how long these runs will take, and return it in seconds; None if that is unknown."""
+    """Says how long these runs will take, and returns it in seconds; None if it cannot be told."""
     try:
         seconds = expected_seconds([(job.setting.recipe, job.seed) for job in waiting], store, threads)
     except Exception:
@@ -267,10 +267,10 @@ def _announce(
     count = len(waiting)
     what = f"{count} run{'s' if count > 1 else ''}" + (" of the next round" if phase.earlier else "")
     if at_once is None:
-        print(f"{what}: about {roughly(seconds)} of computing in total", file=sys.stderr)
+        print(f"{what}: about {roughly(seconds)} of computing in all", file=sys.stderr)
         return None
     together = min(at_once, count)
-    how = f", {together} in parallel" if together > 1 else ""
+    how = f", {together} at a time" if together > 1 else ""
     print(f"{what}{how}: about {roughly(seconds / together)}", file=sys.stderr, flush=True)
     return seconds / together
 
@@ -387,7 +387,7 @@ def _open(directory: Path, plan: StudyPlan, described: dict[str, Any]) -> dict[s
     grown = len(before) > len(plan.settings)  # a search in rounds, which depend on the seeds
     other = study.get("search") != described.get("search") or (grown and study.get("seeds") != described["seeds"])
     if other or len(before) < len(plan.settings) or not all(map(_same_setting, before, plan.settings)):
-        raise RequestError(f"{directory}: contains a different study. Choose another directory with --out.")
+        raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
     return study
 
 

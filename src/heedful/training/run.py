@@ -330,8 +330,9 @@ def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: As
         )
     if manifest.get("engine") != ENGINE:
         raise RequestError(
-            f"{directory}: was started with heedful {manifest.get('heedful')}. This version computes slightly different "
-            "numbers, so it cannot resume the run. Finish it with that version, or choose another directory with --out."
+            f"{directory}: was started with heedful {manifest.get('heedful')}. This version computes slightly "
+            "different numbers, so it cannot resume the run. Finish it with that version, or choose another directory "
+            "with --out."
         )
 
 
