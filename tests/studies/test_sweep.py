@@ -380,5 +380,5 @@ def test_a_run_of_another_recipe_does_not_count(tmp_path: Path) -> None:
     run_study(plan, tmp_path / "study", command="x", quiet=True, threads=1)
     path = tmp_path / "study/runs/r-seed0/manifest.json"
     path.write_text(path.read_text().replace('"epochs": 3', '"epochs": 4'))
-    with pytest.raises(RequestError, match="another recipe or seed"):
+    with pytest.raises(RequestError, match="a different recipe or seed"):
         run_study(plan, tmp_path / "study", command="x", quiet=True, threads=1)
