@@ -10,9 +10,9 @@ import heedful
 from heedful.cli.main import main
 from heedful.data.corpus.shards import Corpus
 from heedful.errors import RequestError
-from heedful.objectives import sharding
+from heedful.inputs import sharding
 from heedful.storage.shared import SharedStore
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
 from tests.support.corpus_samples import corpus_recipe, documents, write_text
 from tests.support.training_samples import write_tiny
@@ -44,7 +44,7 @@ def test_a_corpus_is_made_and_trained_on(tmp_path: Path, monkeypatch: pytest.Mon
     untrainable = corpus_recipe(out, {"kind": "mask"}, steps=2)
     store = SharedStore(tmp_path / "shared")
     with pytest.raises(RequestError, match="no text to train a tokenizer on"):
-        assemble(untrainable, 0, read_objective(untrainable, 0, store), store)
+        assemble(read_source(untrainable, 0, store), store)
     before = (out / "tokenizer.json").read_bytes()
     other = tmp_path / "other"
     assert run(monkeypatch, text, "--out", other, "--vocabulary", 120) == 0

@@ -13,7 +13,7 @@ from heedful.cli.run import _data_table
 from heedful.data.disk import read_lines
 from heedful.data.examples import load_dataset
 from heedful.data.files import open_table
-from heedful.objectives.loading import load_data
+from heedful.data.loading import load_data
 from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore
 

@@ -23,9 +23,9 @@ from heedful.data.corpus.finding import find_sources, refuse_unused
 from heedful.data.corpus.sentences import split_sentences
 from heedful.data.corpus.shards import ARRAYS, Corpus, fingerprint_of, verify
 from heedful.data.corpus.writing import describe_sources, write_corpus
+from heedful.data.running_text import RunningText
 from heedful.errors import RequestError, WorkError
-from heedful.objectives.corpora import CorpusText
-from heedful.objectives.sharding import shard_corpus
+from heedful.inputs.sharding import shard_corpus
 from heedful.storage.shared import SharedStore
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_bpe
@@ -396,7 +396,7 @@ def test_how_files_are_read_may_concern_some_of_the_sets_alone(tmp_path):
     (tmp_path / "dev.txt").write_text("two.\n\nthree.\n")
     recipe = corpus_recipe(tmp_path / "rows.jsonl", {"kind": "causal"})
     data = recipe.data.model_copy(update={"text": "body", "separator": "line", "dev": str(tmp_path / "dev.txt")})
-    text = CorpusText(data, SharedStore(tmp_path / "shared"))
+    text = RunningText(data, SharedStore(tmp_path / "shared"))
     assert [source.path.name for some in text.sources.values() for source in some] == ["rows.jsonl", "dev.txt"]
     with pytest.raises(RequestError, match=r"text = 'body' is a key of JSONL"):
-        CorpusText(data.model_copy(update={"corpus": str(tmp_path / "dev.txt")}), SharedStore(tmp_path / "other"))
+        RunningText(data.model_copy(update={"corpus": str(tmp_path / "dev.txt")}), SharedStore(tmp_path / "other"))
