@@ -20,9 +20,9 @@ CHECKS = {
     "contradictions": Check("No text occurs with two different labels in a set."),
     "leakage": Check("No text of one set occurs in another.", several=True),
     "label column": Check("The label column looks like one: it holds no identifiers and no free text."),
-    "label spelling": Check("No two labels differ by case or Unicode form alone, and none looks missing.", "classes"),
-    "labels in one set": Check("No label occurs in one set alone.", "classes", several=True),
-    "balance": Check("No label has more than 90 % of a set.", "classes"),
+    "label spelling": Check("No two labels differ only by case or Unicode form, and none looks missing.", "classes"),
+    "labels in one set": Check("No label occurs in only one set.", "classes", several=True),
+    "balance": Check("No label has more than 90% of a set.", "classes"),
 }
 """Every check by its name, in the order in which reports list them."""
 PAIR_CHECKS = {
@@ -32,7 +32,7 @@ PAIR_CHECKS = {
     "leakage": Check("No source of one set occurs in another.", several=True),
     "copies": Check("Hardly any target just repeats its source."),
     "lengths": Check("No side is nine times as long as the other, and none is beyond a paragraph."),
-    "alignment": Check("The lengths of the two sides go together as they stand, and not a line apart."),
+    "alignment": Check("The lengths of the two sides go together pair by pair, and not a line apart."),
 }
 """The same for translations."""
 _COPIES = 0.01
@@ -156,7 +156,7 @@ def _find_leakage(splits: Mapping[str, Rows], thing: str) -> list[Finding]:
             if rows := _rows_in(splits[earlier], splits[later]):
                 sentence = (
                     f"{later}: {count_of(len(rows), thing)} of {len(splits[later]):,} also "
-                    f"{'stands' if len(rows) == 1 else 'stand'} in {earlier} ({row_list(rows)})."
+                    f"{'appears' if len(rows) == 1 else 'appear'} in {earlier} ({row_list(rows)})."
                 )
                 findings.append(Finding("leakage", later, len(rows), rows, sentence))
     return findings
@@ -222,7 +222,7 @@ def _find_label_problems(splits: Mapping[str, Examples]) -> list[Finding]:
             if len(splits_with_it) == 1:
                 split = splits_with_it[0]
                 n = counts[split][label]
-                sentence = f"The label {label!r} occurs in {split} alone ({count_of(n, 'row')})."
+                sentence = f"The label {label!r} occurs only in {split} ({count_of(n, 'row')})."
                 findings.append(Finding("labels in one set", split, n, [], sentence))
     for name, label_counts in counts.items():
         label, most = label_counts.most_common(1)[0] if label_counts else ("", 0)
@@ -231,9 +231,7 @@ def _find_label_problems(splits: Mapping[str, Examples]) -> list[Finding]:
             sentence = f"{name}: every label is {label!r}."
             findings.append(Finding("balance", name, total, [], sentence))
         elif total and most > 0.9 * total:
-            sentence = (
-                f"{name}: {100 * most / total:.1f} % of the labels are {label!r}; beside that, accuracy says little."
-            )
+            sentence = f"{name}: {100 * most / total:.1f}% of the labels are {label!r}, so accuracy says little."
             findings.append(Finding("balance", name, most, [], sentence))
     return findings
 

@@ -73,7 +73,7 @@ def ask_for_label(table: Table, columns: Columns) -> RequestError:
     others = [n for n in table.columns if n not in (columns.text, columns.pair)]
     likely = [n for n in others if n.casefold() in LABELS or _profile(n, [r.get(n) for r in rows]).like_classes]
     if not others:
-        return RequestError(f"{path} has texts alone, in {columns.text!r}; give it a column of labels.")
+        return RequestError(f"{path} has only texts, in {columns.text!r}; add a column of labels.")
     return RequestError(f"{path}: which column holds the labels? Name it with --label: {_listed(likely or others)}.")
 
 

@@ -103,9 +103,7 @@ def _csv_error(path: Path, start: int, line: int, reason: str) -> RequestError:
             f'{path}, line {line}: text follows a closing quote; write quotes inside a quoted cell twice (""){opened}.'
         )
     if "new-line character" in reason:
-        return RequestError(
-            f"{path}, line {line}: a carriage return stands in a cell without quotes; quote or remove it."
-        )
+        return RequestError(f"{path}, line {line}: a carriage return is in a cell without quotes; quote or remove it.")
     if "field limit" in reason:
         return RequestError(
             f"{path}, line {start}: a cell is longer than {LONGEST // 2**20} M characters; is a quote never closed?"

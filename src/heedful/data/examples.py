@@ -59,7 +59,9 @@ def load_dataset(
         refuse_for_named(name, own)
         return load_named(name, options or {}, label, kind)
     if options:
-        raise RequestError(f"the option {next(iter(options))!r} is for named sets; leave it out with files.")
+        raise RequestError(
+            f"the option {next(iter(options))!r} is for named sets; remove it, or name a set instead of files."
+        )
     assert train is not None  # one of the two is given
     files = {"train": Path(train)}
     files |= {split: Path(path) for split, path in (("dev", dev), ("test", test)) if path is not None}

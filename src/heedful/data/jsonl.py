@@ -28,7 +28,7 @@ def _object(line: str) -> dict[str, Any] | str:
     except json.JSONDecodeError as error:
         return f"is not JSON ({error.msg}, column {error.colno})"
     except (RecursionError, ValueError):  # nested too deeply; an integer of more digits than Python reads
-        return "is JSON beyond reason"
+        return "is JSON that is nested too deeply or has a number that is too long"
     if not isinstance(value, dict):
         return f"holds a JSON {type(value).__name__}, not an object"
     return value

@@ -138,8 +138,8 @@ def _refuse_two_spellings(first_place: dict[str, str]) -> None:
         if parsed in spellings:
             other = spellings[parsed]
             raise RequestError(
-                f"{first_place[value]}: the label {value!r} stands beside {other!r} ({first_place[other]}), the same "
-                "number written in two ways; write it in one."
+                f"{first_place[value]}: the label {value!r} is the same number as {other!r} "
+                f"({first_place[other]}), written differently; write it in one way."
             )
         spellings[parsed] = value
 

@@ -30,15 +30,13 @@ def look_at(
     named = source in PAIRS and not Path(source).is_file()
     if named or sides != (None, None):
         if any(given is not None for given in (text, pair, label)):
-            raise RequestError(f"{source}: translations have a source and a target; leave the other columns out.")
+            raise RequestError(f"{source}: translations have a source and a target; remove the other columns.")
         if named and header is not None:
-            raise RequestError(f"{source} is a named set with columns of its own; leave --header out.")
+            raise RequestError(f"{source} is a named set with columns of its own; remove --header.")
         return _facts_of_pairs(source, sides, None if named else header, named)
     if source in NAMED and not Path(source).is_file():
         if text is not None or pair is not None or header is not None:
-            raise RequestError(
-                f"{source} is a named set with columns of its own; leave --text, --pair and --header out."
-            )
+            raise RequestError(f"{source} is a named set with columns of its own; remove --text, --pair and --header.")
         return _facts_of_named(source, label)
     path = Path(source)
     if not path.suffix and len(path.parts) == 1 and not exists(path):

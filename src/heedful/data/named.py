@@ -61,9 +61,9 @@ def load_named(name: str, options: Mapping[str, Any], label: str | None = None, 
         score = True
     elif label is not None and (layout is None or label != layout.label):
         known = f"; it has {layout.label} and {layout.score}" if layout is not None and layout.score else ""
-        raise RequestError(f"{name} is a named set without a label {label!r}{known}; leave label out.")
+        raise RequestError(f"{name} is a named set without a label {label!r}{known}; remove label.")
     if kind not in ("auto", "score" if score else "classes"):
-        raise RequestError(f"{name} has {'scores' if score else 'classes'}, not kind = {kind!r}; leave kind out.")
+        raise RequestError(f"{name} has {'scores' if score else 'classes'}, not kind = {kind!r}; remove kind.")
     plan = Plan(
         name,
         "score" if score else "classes",
@@ -82,7 +82,7 @@ def load_named(name: str, options: Mapping[str, Any], label: str | None = None, 
     splits = ("train", "dev") if entry.hidden_test and not official else ("train", "dev", "test")
     parts = _official_parts(entry, splits, score, plan)
     if official and "test" not in parts:
-        raise RequestError(f"this copy of {name} has no test split; leave splits = 'official' out.")
+        raise RequestError(f"this copy of {name} has no test split; remove splits = 'official'.")
     if entry.hidden_test:
         _without_true_test_labels(entry, parts, plan)
     return assemble(parts, plan)
@@ -178,7 +178,7 @@ def _without_true_test_labels(entry: NamedSet, parts: dict[str, Part], plan: Pla
 def _wants_official(name: str, options: Mapping[str, Any]) -> bool:
     for key, value in options.items():
         if key != "splits" or value != "official":
-            raise RequestError(f"{name} has no option {key} = {value!r}; it has splits = 'official' alone.")
+            raise RequestError(f"{name} has no option {key} = {value!r}; its only option is splits = 'official'.")
     return bool(options)
 
 

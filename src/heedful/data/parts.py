@@ -187,7 +187,7 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
         if split in parts and (reason := why_hidden(parts["train"].answers(), parts[split], plan.kind)):
             if split == "dev":
                 raise RequestError(
-                    f"{parts[split].source}: nothing can be chosen on it, since {reason}; leave it out, and a dev "
+                    f"{parts[split].source}: it cannot be used for choosing, since {reason}; remove it, and a dev "
                     "split is carved from train."
                 )
             hidden.append(split)

@@ -1,4 +1,4 @@
-"""Pig Latin by rule: words and sentences translated, and sets made of the commonest English words.
+"""Pig Latin by rule: words and sentences translated, and sets made of the most common English words.
 
 The consonants before the first vowel go to the end, and "ay" follows (`green`: `eengray`); a word that begins with a,
 e, i, o or u takes "way" (`apple`: `appleway`). `qu` moves together (`quick`: `ickquay`, `square`: `aresquay`). y is a
@@ -52,7 +52,7 @@ def translate(text: str) -> str:
 
 @cache
 def words() -> tuple[str, ...]:
-    """The commonest English words, the commonest first; see `words.txt`."""
+    """Return the most common English words, the most common first; see `words.txt`."""
     return tuple(Path(__file__).with_name("words.txt").read_text(encoding="ascii").split())
 
 
@@ -62,7 +62,7 @@ def generate(name: str, options: Mapping[str, Any]) -> dict[str, list[tuple[str,
     if name == _SENTENCES:
         return _sentences(options)
     if options:
-        raise RequestError(f"{name} has no option {next(iter(options))!r}; leave data.options out.")
+        raise RequestError(f"{name} has no option {next(iter(options))!r}; remove data.options.")
     dealt = _dealt(_SIZES[name])
     return {split: [(word, translate_word(word)) for word in some] for split, some in dealt.items()}
 

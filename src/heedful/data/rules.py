@@ -66,18 +66,18 @@ def rule_of(
         if like_names is not False:
             return rule
         return replace(rule, about_header=(
-            f"{path.name}: its first line looks like the others, but is taken for column names, since you named "
+            f"{path.name}: its first line looks like the others, but is read as column names, since you named "
             f"{named[0]!r} (--no-header, or header = false in [data], makes it a row)."
         ))  # fmt: skip
     if like_names is False:
         shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
         return replace(rule, header=False, names=names, about_header=(
             f"{path.name} has no line of column names: its first line looks like the others and counts as a row; the "
-            f"columns are called {shown} (--header, or header = true in [data], takes the first line for names)."
+            f"columns are called {shown} (--header, or header = true in [data], reads the first line as names)."
         ))  # fmt: skip
     if like_names is None and _reads_like_text(first, rows):
         return replace(rule, about_header=(
-            f"{path.name}: its first line is taken for column names, though it could be a row (--no-header, or header "
+            f"{path.name}: its first line is read as column names, though it could be a row (--no-header, or header "
             "= false in [data], makes it one)."
         ))  # fmt: skip
     return rule
@@ -132,7 +132,7 @@ def _header_like(first: FirstFile, path: Path, own: Rule, named: Sequence[str]) 
     if first.rule.header and not has_names:
         note = (
             f"{path.name} has no line of column names: its first line counts as a row, and its columns are taken in "
-            f"the order of {first.path.name} (--header, or header = true in [data], takes the first line for names)."
+            f"the order of {first.path.name} (--header, or header = true in [data], reads the first line as names)."
         )
         return replace(own, header=False, names=tuple(first.columns), about_header=note)
     if not first.rule.header:
@@ -267,7 +267,7 @@ def _quoting(path: Path, separator: str, tabs: bool, quotes: bool | None) -> tup
         return real, "" if real else _letters(path, "of some columns only a part of the cells is within them")
     whole_columns = [i for i, n in seen.quoted.items() if n >= 10 and n >= 9 * seen.bare[i]]
     if (seen.needed and seen.ragged) or whole_columns:
-        raise _mixed(path, seen.stray_line, "a quotation mark stands where quoting would not put one")
+        raise _mixed(path, seen.stray_line, "a quotation mark is where quoting would not put one")
     return False, _letters(path, f"line {seen.stray_line} has one where quoting would not put it")
 
 

@@ -63,13 +63,13 @@ def carve_missing(
         stay, go = carve(train, share * total / len(train), seed)
         if not go or not stay:
             raise RequestError(
-                f"{title}: {count_of(total, unit)} cannot give a {split} split of {100 * share:g} % with equal {alike} "
+                f"{title}: {count_of(total, unit)} cannot give a {split} split of {100 * share:g}% with equal {alike} "
                 f"on one side; give more {unit}s, or a {split} file."
             )
         splits["train"], splits[split] = train.take(stay), train.take(go)
         stratified = "stratified, " if isinstance(train, Examples) else ""
         notes.append(
-            f"{split}: {len(go):,} {unit}s carved from train ({stratified}{100 * share:g} % of {total:,}, seed {seed}, "
+            f"{split}: {len(go):,} {unit}s carved from train ({stratified}{100 * share:g}% of {total:,}, seed {seed}, "
             f"equal {alike} kept together)."
         )
     return notes
@@ -80,7 +80,7 @@ def refuse_for_named(name: str, given: Mapping[str, Any], prefix: str = "") -> N
     usual = {"split_seed": SPLIT_SEED, "dev_share": DEV_SHARE, "test_share": TEST_SHARE}
     for key, value in given.items():
         if value != usual.get(key):
-            raise RequestError(f"{name} is a named set with splits and columns of its own; leave {prefix}{key} out.")
+            raise RequestError(f"{name} is a named set with splits and columns of its own; remove {prefix}{key}.")
 
 
 def check_shares(dev_share: float, test_share: float) -> None:

@@ -62,7 +62,9 @@ def load_pairs(
     else:
         assert train is not None  # one of the two is given
         if options:
-            raise RequestError(f"data.options.{next(iter(options))} is for named sets; leave it out with files.")
+            raise RequestError(
+                f"data.options.{next(iter(options))} is for named sets; remove it, or name a set instead of files."
+            )
         named = {"train": train, "dev": dev, "test": test}
         files = {split: file for split, file in named.items() if file is not None}
         languages, parts = read_files(files, source, target, header, quotes, notes)
@@ -103,7 +105,7 @@ def _wants_turned(name: str, languages: tuple[str, str], source: str | None, tar
     given = [f"data.{key} = {side!r}" for key, side in (("source", source), ("target", target)) if side is not None]
     raise RequestError(
         f"{name} has the languages {languages[0]!r} and {languages[1]!r}, not {' and '.join(given)}; name both of "
-        "them, or leave both out."
+        "them, or remove both."
     )
 
 
@@ -115,7 +117,7 @@ def _read_named(entry: NamedSet, options: Mapping[str, Any], notes: list[str]) -
             for split, made in pig_latin.generate(entry.name, options).items()
         }
     if options:
-        raise RequestError(f"{entry.name} has no option {next(iter(options))!r}; leave data.options out.")
+        raise RequestError(f"{entry.name} has no option {next(iter(options))!r}; remove data.options.")
     layout, paths = locate(entry, list(entry.sizes))
     if layout is entry.hub:
         notes.append(f"{entry.name}: from {layout.repository} on the hub.")

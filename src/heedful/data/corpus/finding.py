@@ -42,12 +42,12 @@ def refuse_unused(sources: Sequence[Source], separator: str, text: str | None) -
     called = ", ".join(source.called for source in sources)
     if text is not None and not any(source.table for source in sources):
         raise RequestError(
-            f"text = {text!r} is a key of JSONL or a column of Parquet, and there is none in {called}; leave it out."
+            f"text = {text!r} is a key of JSONL or a column of Parquet, and there is none in {called}; remove it."
         )
     if separator != "auto" and all(source.table for source in sources):
         raise RequestError(
             f"separator = {separator!r} is for files of lines, and there is none in {called}: each row is a document; "
-            "leave it out."
+            "remove it."
         )
 
 

@@ -46,7 +46,9 @@ class Corpus:
         self.directory = directory
         path = directory / DESCRIPTION
         if not path.exists():
-            raise RequestError(f"{directory}: has no {DESCRIPTION}, so it is no corpus; make one: heedful data shard.")
+            raise RequestError(
+                f"{directory}: has no {DESCRIPTION}, so it is not a corpus; make one: heedful data shard."
+            )
         self.facts: Mapping[str, Any] = read_object(path)
         if self.facts.get("format") != FORMAT:
             raise RequestError(f"{path}: was written by another version of heedful; make the corpus again.")

@@ -103,8 +103,8 @@ def write_corpus(
             _Writer(directory, state, vocabulary, shard_tokens, watch).write(sources, encode, deduplicate)
         except OSError as error:
             raise WorkError(
-                f"{directory}: could not be written ({error.strerror or error}); make room and run again: it goes on "
-                f"after the {len(state.shards)} shards that are whole."
+                f"{directory}: could not be written ({error.strerror or error}); free some disk "
+                f"space and run again: it resumes after the {len(state.shards)} shards that are whole."
             ) from None
 
 
@@ -135,7 +135,7 @@ def refuse_strangers(directory: Path) -> None:
     names = sorted(p.name for p in directory.iterdir() if not p.name.startswith(".") and p.suffix != ".npy")
     unknown = [name for name in names if not name.startswith(ours)]
     if unknown:
-        raise RequestError(f"{directory}: holds {unknown[0]!r}, which is no part of a corpus; choose another.")
+        raise RequestError(f"{directory}: holds {unknown[0]!r}, which is not part of a corpus; choose another.")
 
 
 class _Writer:
