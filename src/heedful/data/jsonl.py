@@ -10,7 +10,7 @@ from heedful.errors import RequestError
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Each line's number and object, or in its place why the line cannot be read."""
+    """Yield each line's number and object, or instead of the object why the line cannot be read."""
     for number, line in read_lines(path):
         stripped = line.strip()
         if not stripped:

@@ -53,7 +53,8 @@ def _meant(name: str, sets: Mapping[str, NamedSet]) -> str:
 
 
 def load_named(name: str, options: Mapping[str, Any], label: str | None = None, kind: str = "auto") -> Dataset:
-    """`label` may name the second answer that a set has (relatedness_score of sick); `kind` may only confirm."""
+    """Load a named set. `label` may name a second answer that it has (relatedness_score of sick); `kind` may only
+    confirm."""
     entry = find_named(name)
     layout = entry.folder or entry.hub
     score = entry.kind == "score"
@@ -89,7 +90,7 @@ def load_named(name: str, options: Mapping[str, Any], label: str | None = None, 
 
 
 def where_from(entry: NamedSet) -> tuple[str, bool]:
-    """Where the set would come from now, and whether it is there already (so that nothing would be fetched)."""
+    """Return where the set would come from now, and whether it is available without a download."""
     if entry.source == "generated":
         return "generated", True
     if entry.source == "package":
@@ -105,7 +106,7 @@ def where_from(entry: NamedSet) -> tuple[str, bool]:
 
 
 def data_folder() -> Path | None:
-    """HEEDFUL_DATA, if it is set: `~` is the user's home, and a relative path begins where we are."""
+    """Return HEEDFUL_DATA, if it is set: `~` is the home, and a relative path begins at the working directory."""
     value = os.environ.get("HEEDFUL_DATA")
     if not value:
         return None
@@ -165,7 +166,7 @@ def _official_parts(entry: NamedSet, splits: tuple[str, ...], score: bool, plan:
 
 
 def _without_true_test_labels(entry: NamedSet, parts: dict[str, Part], plan: Plan) -> None:
-    """Nothing is chosen on rows that are reported: official dev becomes test, unless the official test is there."""
+    """Use official dev as test, unless the official test is there: nothing is chosen on rows that are reported."""
     if "test" in parts:
         parts["test"].cells = [None] * len(parts["test"].cells)
         return

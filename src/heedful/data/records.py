@@ -109,7 +109,7 @@ class Questions(Rows):
 
 @dataclass(frozen=True)
 class Data:
-    """What every data set says of itself."""
+    """What every data set has in common."""
 
     name: str
     _: KW_ONLY

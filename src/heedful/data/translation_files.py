@@ -54,7 +54,7 @@ def _local(file: str, split: str) -> Path:
 
 
 def _is_table(split: str, file: str, source: str | None, target: str | None) -> bool:
-    """By its name, unless nothing is called so and two files are with the endings."""
+    """Whether a name means a table: by its ending, unless there is no such file but two with the endings."""
     endings = [ending.lower() for ending in Path(file).suffixes]
     if endings and endings[-1] == ".gz":
         endings.pop()
@@ -67,7 +67,7 @@ def _is_table(split: str, file: str, source: str | None, target: str | None) -> 
 
 
 def _options(split: str, file: str, side: str) -> list[Path]:
-    """What the file of one side may be called."""
+    """Return the possible names of the file of one side."""
     path = expanded((file if "{}" in file else f"{file}.{{}}").replace("{}", side), f"data.{split}")
     return [path, path.with_name(path.name + ".gz")]
 

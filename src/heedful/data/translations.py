@@ -39,12 +39,12 @@ def load_pairs(
     max_ratio: float | None = None,
     deduplicate: bool = False,
 ) -> Aligned:
-    """A named set; or `train` with `dev` and `test`, each a table whose columns `source` and `target` hold the two
-    sides, or two aligned files whose names are `train` with the endings `source` and `target` (with {} in `train`,
-    these stand there). A dev or test that is not given is carved from train, pairs with equal sources on one side.
+    """Load a named set, or `train` with `dev` and `test`: each a table whose columns `source` and `target` hold the two
+    sides, or two aligned files whose names are `train` with the endings `source` and `target` (which replace {}, if it
+    is in `train`). A dev or test that is not given is carved from train, pairs with equal sources together.
 
-    Of a named set, `source` and `target` are its languages, for who wants the other direction. The filters are for
-    train alone; see `Filters`.
+    With `name`, `source` and `target` are the set's languages, to choose the direction. The filters apply only to
+    train; see `Filters`.
     """
     check_shares(dev_share, test_share)
     if (name is None) == (train is None):
@@ -145,7 +145,7 @@ def _read_sides(entry: NamedSet, patterns: Mapping[str, Path]) -> dict[str, Part
 
 
 def _split_words(path: Path) -> dict[str, Part]:
-    """One pair of words to a line. Which split a word belongs to depends on the word alone, so that no word of dev or
+    """Read one pair of words from each line. The split of a word depends only on the word, so that no word of dev or
     test is in train."""
     sources, targets, rows = list[str](), list[str](), list[int]()
     for number, line in read_lines(path):

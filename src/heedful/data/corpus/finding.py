@@ -33,12 +33,12 @@ CORPORA = {
 
 
 def find_sources(names: Sequence[str], separator: str, text: str | None) -> list[Source]:
-    """Each of these as a file that is there."""
+    """Return each of these as a source that exists."""
     return [_find(name, separator, text) for name in names]
 
 
 def refuse_unused(sources: Sequence[Source], separator: str, text: str | None) -> None:
-    """What says how to read files, and none of these uses."""
+    """Refuse settings on how to read files that none of these files uses."""
     called = ", ".join(source.called for source in sources)
     if text is not None and not any(source.table for source in sources):
         raise RequestError(
