@@ -33,7 +33,7 @@ class LongLineError(RequestError):
 
 
 def require_file(path: Path) -> None:
-    """Stop at a path that cannot be a data file, before anything is read."""
+    """Stop at what cannot be a data file, before anything is read."""
     try:
         is_folder, exists = path.is_dir(), path.exists()
         size = path.stat().st_size if exists else 0
@@ -48,12 +48,12 @@ def require_file(path: Path) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Whether a path exists. A name that is too long does not; any other failure is one sentence."""
+    """As the path's own, but in words where it cannot be told; a name that is too long is nobody's."""
     return _asked(path, Path.exists)
 
 
 def is_file(path: Path) -> bool:
-    """Whether a path is a file, in the same way."""
+    """The same."""
     return _asked(path, Path.is_file)
 
 
@@ -67,7 +67,7 @@ def _asked(path: Path, question: Callable[[Path], bool]) -> bool:
 
 
 def expanded(name: str, key: str) -> Path:
-    """Return a path with ~ replaced. `key`: where the user has written it."""
+    """With ~ replaced; `key`: where the user has written it."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -75,7 +75,7 @@ def expanded(name: str, key: str) -> Path:
 
 
 def encoding_of(path: Path) -> str:
-    """Return "utf-8", "utf-8-sig" (with a byte order mark) or "utf-16", from the first bytes only."""
+    """ "utf-8", "utf-8-sig" (with a byte order mark) or "utf-16", by the first bytes alone."""
     with _open(path) as stream:
         start = _read(path, stream, 4)
     if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
@@ -86,8 +86,7 @@ def encoding_of(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield each line with its number from 1 and its end (\\n, \\r\\n, or \\r if the file has no \\n), in constant
-    memory."""
+    """Each line with its number from 1 and its end (\\n, \\r\\n, or \\r if the file has no \\n), in constant memory."""
     require_file(path)
     encoding = encoding_of(path)
     with _open(path) as stream:
