@@ -119,7 +119,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
         ((tmp_path,), "is a folder"),
         ((tmp_path / "latin.txt",), "line 1, is not UTF-8"),
         ((text, "--kind", "letters"), "choose wordpiece or bpe"),
-        ((text, "--out", tmp_path / "taken", "--vocabulary", 300), "'diary.md', which is no part of a corpus"),
+        ((text, "--out", tmp_path / "taken", "--vocabulary", 300), "'diary.md', which is not part of a corpus"),
     ):
         given = arguments if "--out" in arguments else (*arguments, "--out", tmp_path / "out")
         assert run(monkeypatch, *given) == 2, words

@@ -134,9 +134,9 @@ def test_a_look(folder: Path) -> None:
     assert facts["splits"]["test"]["recurring"] == 3
     assert facts["splits"]["test"]["fingerprint"] == load_pairs(name="en-my").fingerprints["test"]
     assert facts["examples"][0]["pair"] == "ဒု တိ ယ 0"
-    with pytest.raises(RequestError, match="leave the other columns out"):
+    with pytest.raises(RequestError, match="remove the other columns"):
         look_at("en-my", text="en")
-    with pytest.raises(RequestError, match="en-my is a named set with columns of its own; leave --header out"):
+    with pytest.raises(RequestError, match="en-my is a named set with columns of its own; remove --header"):
         look_at("en-my", header=True)
 
 

@@ -128,7 +128,7 @@ def test_questions_without_a_dev_file_give_one_of_their_own(tmp_path):
     answer_of_row = dict(zip(everything.rows, everything.answers, strict=True))
     assert dev.answers == [answer_of_row[row] for row in dev.rows]
     (note,) = data.describe()["notes"]
-    assert note.startswith(f"dev: {len(dev)} questions carved from train (25 % of {len(everything)}, seed 0")
+    assert note.startswith(f"dev: {len(dev)} questions carved from train (25% of {len(everything)}, seed 0")
     other = QuestionData.read(recipe, SEED + 1, SharedStore(tmp_path / "other"))
     assert other.splits["dev"] == dev  # the same for every seed of a run
 

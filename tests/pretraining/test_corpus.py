@@ -259,7 +259,7 @@ def test_a_full_disk_is_called_so(tmp_path, bpe, monkeypatch):
         return opened(Path("/dev/full") if path.name.endswith(".npy.part") else path, *options, **more)
 
     monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(WorkError, match=r"could not be written \(No space left on device\); make room and run again"):
+    with pytest.raises(WorkError, match=r"\(No space left on device\); free some disk space and run again"):
         shard(tmp_path / "out", [Source(tmp_path / "a.txt", "a.txt")], bpe)
     monkeypatch.undo()
     assert shard(tmp_path / "out", [Source(tmp_path / "a.txt", "a.txt")], bpe).documents == 50

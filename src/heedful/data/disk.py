@@ -71,7 +71,7 @@ def expanded(name: str, key: str) -> Path:
     try:
         return Path(name).expanduser()
     except RuntimeError:
-        raise RequestError(f"{key} = {name!r}: there is no home of such a user; write the whole path.") from None
+        raise RequestError(f"{key} = {name!r}: this user has no home directory; write the full path.") from None
 
 
 def encoding_of(path: Path) -> str:
