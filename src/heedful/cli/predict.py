@@ -120,12 +120,12 @@ def _from_file(
     path: Path, model: Asked, name: str, text: str | None, pair: str | None, header: bool | None
 ) -> Iterator[Rows]:
     from heedful.data.columns import guess_columns
-    from heedful.data.files import columns_of, find_rule, read_rows
+    from heedful.data.files import open_table
 
-    rule = find_rule(path, header, None, (text, pair))
-    columns = guess_columns(path, rule, text, pair, None, want_label=False)
+    table = open_table(path, header, None, (text, pair))
+    columns = guess_columns(table, text, pair, None, want_label=False)
     if model.of_pairs and columns.pair is None:
-        others = [c for c in columns_of(path, rule) if c != columns.text]
+        others = [c for c in table.columns if c != columns.text]
         offer = f": {', '.join(map(repr, others[:12]))}" if others else f", which {path} does not have"
         raise RequestError(
             f"{name} was trained on pairs of texts: beside {columns.text!r}, name the column with the second text with "
@@ -136,11 +136,11 @@ def _from_file(
             f"{name} was trained on single texts, and {path} has pairs: name the column with --text: "
             f"{columns.text!r} or {columns.pair!r}."
         )
-    for note in [*rule.notes, *([columns.note] if columns.note else [])]:
+    for note in [*table.rule.notes, *([columns.note] if columns.note else [])]:
         print(note, file=sys.stderr)
     rows = (
         (r.number, (r.text, r.pair) if columns.pair is not None else r.text)
-        for r in read_rows(path, columns.text, columns.pair, rule=rule)
+        for r in table.rows(columns.text, columns.pair)
     )
     return iter(lambda: list(islice(rows, _WINDOW)), [])
 

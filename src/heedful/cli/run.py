@@ -132,7 +132,7 @@ def _data_table(data: str, given: dict[str, Any], changes: dict[str, Any]) -> di
     given are guessed."""
     from heedful import plugins
     from heedful.data.columns import ask_for_label, guess_columns
-    from heedful.data.files import find_rule
+    from heedful.data.files import open_table
     from heedful.data.named import NAMED, find_named
 
     path = Path(data).expanduser()
@@ -148,10 +148,10 @@ def _data_table(data: str, given: dict[str, Any], changes: dict[str, Any]) -> di
         return {"train": str(path), **given}
     known = {**given, **changes.get("data", {})}
     text, pair, label = (known.get(role) for role in ("text", "pair", "label"))
-    rule = find_rule(path, known.get("header"), known.get("quotes"), (text, pair, label))
-    columns = guess_columns(path, rule, text, pair, label)
+    opened = open_table(path, known.get("header"), known.get("quotes"), (text, pair, label))
+    columns = guess_columns(opened, text, pair, label)
     if columns.label is None:
-        raise ask_for_label(path, rule, columns)
+        raise ask_for_label(opened, columns)
     if columns.note:
         print(columns.note, file=sys.stderr)
     found = {"text": columns.text, "pair": columns.pair, "label": columns.label}

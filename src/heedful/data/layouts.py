@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from heedful.data.disk import read_lines
-from heedful.data.files import find_rule
+from heedful.data.files import open_table
 from heedful.data.labels import Cell
 from heedful.data.parts import Part, read_part
 from heedful.errors import RequestError
@@ -36,8 +36,9 @@ def read_layout(layout: Layout, split: str, path: Path, labels: tuple[str, ...],
     """One official split with its labels by name; -1 and empty labels are missing ones."""
     if layout.form == "rows":
         label = layout.score if score and layout.score else layout.label
-        rule = replace(find_rule(path, header=True), about_quotes="")  # a known file needs no judgement
-        part = read_part(path, rule, layout.text, layout.pair, label, split == "test")
+        table = open_table(path, header=True)
+        table = replace(table, rule=replace(table.rule, about_quotes=""))  # a known file needs no judgement
+        part = read_part(table, layout.text, layout.pair, label, split == "test")
     else:
         part = _read_lines(path, layout.form)
     if not score:

@@ -9,7 +9,7 @@ from heedful.data.aligned.named import where_pairs_are
 from heedful.data.checks import Finding, check_splits, label_balance, score_range, summary, word_lengths
 from heedful.data.columns import guess_columns
 from heedful.data.disk import exists
-from heedful.data.files import columns_of, find_rule
+from heedful.data.files import open_table
 from heedful.data.labels import decide_kind, in_order, to_classes, to_scores
 from heedful.data.named import NAMED, find_named, load_named, where_from
 from heedful.data.parts import read_part
@@ -102,10 +102,10 @@ def _facts_of_pairs(
 def _facts_of_file(
     path: Path, text: str | None, pair: str | None, label: str | None, header: bool | None
 ) -> dict[str, Any]:
-    rule = find_rule(path, header, None, (text, pair, label))
-    columns = guess_columns(path, rule, text, pair, label)
+    table = open_table(path, header, None, (text, pair, label))
+    columns = guess_columns(table, text, pair, label)
     label = columns.label
-    part = read_part(path, rule, columns.text, columns.pair, label)
+    part = read_part(table, columns.text, columns.pair, label)
     notes = [*([columns.note] if columns.note else []), *part.notes]
     cells = part.answers()
     kind: str | None = None
@@ -142,7 +142,7 @@ def _facts_of_file(
         "from": str(path),
         "licence": "",
         "contamination": "",
-        "columns": {"text": columns.text, "pair": columns.pair, "label": label, "all": columns_of(path, rule)},
+        "columns": {"text": columns.text, "pair": columns.pair, "label": label, "all": list(table.columns)},
         **_facts(splits, kind, labels),
         "hidden": [] if cells else ["rows"],
         "notes": notes,

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.data.checks import Finding, check_splits, count_of, listed, summary
-from heedful.data.delimited import Rule
 from heedful.data.disk import encoding_of
-from heedful.data.files import Unreadable, columns_of, format_of, read_rows
+from heedful.data.files import Table, Unreadable, format_of
 from heedful.data.labels import Cell, decide_kind, in_order, to_classes, to_scores
 from heedful.data.records import SPLITS, Dataset, Examples, Kind, fingerprint
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, carve_missing
@@ -42,15 +41,14 @@ class Part:
         return [cell for cell in self.cells if cell is not None]
 
 
-def read_part(
-    path: Path, rule: Rule, text: str, pair: str | None, label: str | None, label_may_lack: bool = False
-) -> Part:
+def read_part(table: Table, text: str, pair: str | None, label: str | None, label_may_lack: bool = False) -> Part:
     """A whole file; rows that cannot be read are left out and named in the findings."""
-    if label_may_lack and label is not None and label not in columns_of(path, rule):
+    path, rule = table.path, table.rule
+    if label_may_lack and label not in table.columns:
         label = None
     part = Part(str(path), pairs=None if pair is None else [])
     unreadable: list[Unreadable] = []
-    for row in read_rows(path, text, pair, label, skip=unreadable.append, rule=rule):
+    for row in table.rows(text, pair, label, unreadable.append):
         part.texts.append(row.text)
         if part.pairs is not None:
             part.pairs.append(row.pair or "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.data.catalog import QUESTIONS
-from heedful.data.files import columns_of, find_rule, read_rows
+from heedful.data.files import open_table
 from heedful.data.named import data_folder
 from heedful.data.records import Examples
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, carve_missing, refuse_for_named
@@ -71,13 +71,13 @@ def read_questions(
     named = [column for column in (question, answer) if column is not None]
     if not named and header is None:
         header = _looks_headed(path)
-    rule = find_rule(path, header, quotes, named)
-    columns = columns_of(path, rule)
+    table = open_table(path, header, quotes, named)
+    columns = table.columns
     if len(columns) < 2 and len(named) < 2:
         raise RequestError(f"{path}: has one column; questions and answers need two.")
     question, answer = question or columns[0], answer or columns[1]
     made = Questions()
-    for row in read_rows(path, question, label=answer, rule=rule):
+    for row in table.rows(question, label=answer):
         if not row.text.strip() or row.label is None:
             place = f"line {row.line}" if row.line is not None else f"row {row.number}"
             raise RequestError(f"{path}, {place}: the question or the answer is empty; fill it in or take it out.")
@@ -91,7 +91,7 @@ def read_questions(
 
 def _looks_headed(path: Path) -> bool | None:
     """A first line that asks is a question, whatever the others look like."""
-    columns = columns_of(path, find_rule(path, True))
+    columns = open_table(path, True).columns
     return False if columns and columns[0].strip().endswith("?") else None
 
 

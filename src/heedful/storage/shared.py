@@ -13,7 +13,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from heedful.storage.memory import FileMemory
 from heedful.storage.whole import write_text
+
+_parsed = FileMemory[Any](16)
 
 
 class SharedStore:
@@ -49,13 +52,14 @@ class SharedStore:
             return tensors
 
     def json(self, facts: Mapping[str, Any], name: str, make: Callable[[], Any]) -> Any:
+        """Return what `make` makes, kept as JSON. It is parsed once in a process and shared: nobody may change it."""
         with self.place(facts) as folder:
             path = folder / f"{name}.json"
             if path.exists():
-                return json.loads(path.read_text(encoding="utf-8"))
+                return _parsed.get([path], None, lambda: json.loads(path.read_text(encoding="utf-8")))
             content = make()
             write_text(path, json.dumps(content))
-            return content
+            return _parsed.get([path], None, lambda: content)
 
     def forget(self, name: str) -> None:
         """What was kept as JSON under this name is made anew when it is next wanted."""

@@ -10,12 +10,10 @@ from heedful.data.aligned.named import find_pairs, read_named
 from heedful.data.aligned.reading import Part, read_table, read_text_files
 from heedful.data.aligned.records import Aligned, Pairs
 from heedful.data.checks import summary
-from heedful.data.delimited import Rule
 from heedful.data.disk import expanded, is_file
-from heedful.data.files import FORMATS, columns_of, find_rule
+from heedful.data.files import FORMATS, Table, open_table
 from heedful.data.hub import HUB, fetch_by_name, fetch_first
 from heedful.data.records import Examples
-from heedful.data.rules import FirstFile
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, carve_missing, check_shares, refuse_for_named
 from heedful.errors import RequestError
 
@@ -118,18 +116,18 @@ def _read_files(
 ) -> tuple[tuple[str, str], dict[str, Part]]:
     """What the sides are called, and each split."""
     parts: dict[str, Part] = {}
-    first: FirstFile | None = None
+    first: Table | None = None
     for split, file in files.items():
         if _is_table(split, file, source, target):
             path = _local(file, split)
             named = [column for column in (source, target) if column is not None]
-            rule = find_rule(path, header, quotes, named, first)
+            table = open_table(path, header, quotes, named, first)
             if first is None:
-                source, target = _columns(path, rule, source, target, notes)
-                first = FirstFile(path, rule, columns_of(path, rule))
+                first = table
+                source, target = _columns(table, source, target, notes)
             assert source is not None  # of the first file, which has settled them
             assert target is not None
-            parts[split] = read_table(path, rule, source, target)
+            parts[split] = read_table(table, source, target)
         else:
             if source is None or target is None:
                 raise _which_endings(split, file)
@@ -201,8 +199,8 @@ def _which_endings(split: str, file: str) -> RequestError:
     )
 
 
-def _columns(path: Path, rule: Rule, source: str | None, target: str | None, notes: list[str]) -> tuple[str, str]:
-    columns = columns_of(path, rule)
+def _columns(table: Table, source: str | None, target: str | None, notes: list[str]) -> tuple[str, str]:
+    path, columns = table.path, table.columns
     if source is not None and target is not None:
         return source, target
     others = [column for column in columns if column not in (source, target)]

@@ -12,7 +12,7 @@ from heedful.data.aligned.reading import Part, read_table, read_text_files
 from heedful.data.aligned.records import Pairs
 from heedful.data.checks import count_of
 from heedful.data.disk import read_lines
-from heedful.data.files import find_rule
+from heedful.data.files import open_table
 from heedful.data.hub import cached_file, fetch_files
 from heedful.data.named import data_folder
 from heedful.errors import RequestError
@@ -79,7 +79,7 @@ def _from_hub(entry: NamedPairs) -> Found:
         )
     paths = fetch_files(hub.repository, list(hub.files.values()), hub.revision, entry.name, _not_in_folder(entry))
     parts = {
-        split: read_table(path, find_rule(path, header=True), *entry.languages)
+        split: read_table(open_table(path, header=True), *entry.languages)
         for split, path in zip(hub.files, paths, strict=True)
     }
     return _compared(entry, Found(parts, [f"{entry.name}: from {hub.repository} on the hub."]))

@@ -8,9 +8,8 @@ from pathlib import Path
 from heedful.data.aligned.records import Pairs
 from heedful.data.aligned.shifts import find_loss, find_shift
 from heedful.data.checks import Finding, count_of, listed
-from heedful.data.delimited import Rule
 from heedful.data.disk import encoding_of, is_file, read_lines, require_file
-from heedful.data.files import Unreadable, format_of, read_rows
+from heedful.data.files import Table, Unreadable, format_of
 from heedful.errors import RequestError
 
 _TOLERATED_SHARE = 0.1
@@ -53,13 +52,13 @@ def read_text_files(source: Path, target: Path) -> Part:
     return part
 
 
-def read_table(path: Path, rule: Rule, source: str, target: str) -> Part:
+def read_table(table: Table, source: str, target: str) -> Part:
     """A table with a column for each side; rows that cannot be read are left out and named in the findings."""
-    unreadable: list[Unreadable] = []
-    rows = read_rows(path, source, target, skip=unreadable.append, rule=rule)
+    path, unreadable = table.path, list[Unreadable]()
+    rows = table.rows(source, target, skip=unreadable.append)
     raw = (_Raw(row.number, row.line, row.text.strip(), (row.pair or "").strip()) for row in rows)
     part = _usable(raw, str(path), path.name, unreadable)
-    part.findings += [Finding("reading", path.name, 1, [], note) for note in rule.notes]
+    part.findings += [Finding("reading", path.name, 1, [], note) for note in table.rule.notes]
     if format_of(path) != "parquet" and encoding_of(path) == "utf-16":
         part.notes.append(f"{path.name} is UTF-16, and was read as such.")
     return part
