@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.data.checks import Finding, check_splits, count_of, listed, summary
-from heedful.data.disk import encoding_of
 from heedful.data.files import Table, Unreadable, format_of
 from heedful.data.labels import Cell, decide_kind, in_order, to_classes, to_scores
 from heedful.data.records import SPLITS, Dataset, Examples, Kind, fingerprint
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, carve_missing
 from heedful.errors import RequestError
+from heedful.storage.lines import encoding_of
 
 _TOLERATED_SHARE = 0.1
 """Share of rows that may be unreadable before the file counts as broken."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from heedful.data.aligned.records import Pairs
 from heedful.data.aligned.shifts import find_loss, find_shift
 from heedful.data.checks import Finding, count_of, listed
-from heedful.data.disk import encoding_of, is_file, read_lines, require_file
+from heedful.data.disk import is_file, read_lines, require_file
 from heedful.data.files import Table, Unreadable, format_of
 from heedful.errors import RequestError
+from heedful.storage.lines import encoding_of
 
 _TOLERATED_SHARE = 0.1
 """Share of pairs that may be unusable before the files count as broken."""
