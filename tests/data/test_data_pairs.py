@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data.aligned.filters import LONGEST, Filters, count_words, filter_pairs
 from heedful.data.aligned.loading import load_pairs
 from heedful.data.aligned.reading import read_text_files
-from heedful.data.aligned.records import Aligned, Pairs
-from heedful.data.aligned.shifts import find_loss, find_shift
 from heedful.data.disk import read_lines
 from heedful.data.files import read_rows
+from heedful.data.filters import LONGEST, Filters, count_words, filter_pairs
 from heedful.data.pig_latin import translate as pig_latin_of
 from heedful.data.pig_latin import words
+from heedful.data.records import Aligned, Pairs
+from heedful.data.shifts import find_loss, find_shift
 from heedful.errors import RequestError
 from tests.support.pair_files import PAIRS, jsonl, parquet, text_files, tsv, zipped_files
 

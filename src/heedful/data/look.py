@@ -6,14 +6,15 @@ from typing import Any
 from heedful.data.aligned.loading import load_pairs
 from heedful.data.aligned.named import NAMED as PAIRS
 from heedful.data.aligned.named import where_pairs_are
-from heedful.data.checks import Finding, check_splits, label_balance, score_range, summary, word_lengths
+from heedful.data.check_results import Finding, summary
+from heedful.data.checks import CHECKS, check_splits, label_balance, score_range, word_lengths
 from heedful.data.columns import guess_columns
 from heedful.data.disk import exists
 from heedful.data.files import open_table
 from heedful.data.labels import decide_kind, in_order, to_classes, to_scores
 from heedful.data.named import NAMED, find_named, load_named, where_from
 from heedful.data.parts import read_part
-from heedful.data.records import Examples, fingerprint
+from heedful.data.records import Examples
 from heedful.errors import RequestError
 
 
@@ -131,7 +132,7 @@ def _facts_of_file(
     else:
         notes.append("No label column was named or found; the file can be predicted, not learned from.")
     splits = {"rows": examples}
-    checks = summary([*part.findings, *check_splits(splits)], kind, set(splits))
+    checks = summary([*part.findings, *check_splits(splits)], kind, set(splits), CHECKS)
     for check in checks:
         if check["sentence"].startswith("rows: "):
             sentence = check["sentence"].removeprefix("rows: ")
@@ -160,7 +161,7 @@ def _facts(splits: dict[str, Examples], kind: str | None, labels: tuple[str, ...
                 "balance": label_balance(examples, labels) if examples.labels is not None else None,
                 "scores": score_range(examples) or None,
                 "words": word_lengths(examples),
-                "fingerprint": fingerprint(examples),
+                "fingerprint": examples.fingerprint,
             }
             for name, examples in splits.items()
         },
@@ -170,7 +171,7 @@ def _facts(splits: dict[str, Examples], kind: str | None, labels: tuple[str, ...
 
 def _sample(examples: Examples, count: int = 3) -> list[dict[str, Any]]:
     """The first of each label in turn, so that the examples differ."""
-    answers: list[Any] = list(examples.labels or examples.scores or [None] * len(examples))
+    answers = examples.answers
     first: dict[Any, int] = {}
     for i, answer in enumerate(answers):
         first.setdefault(answer, i)

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heedful.data.checks import Finding, check_splits, count_of, listed, summary
+from heedful.data.check_results import Finding, count_of, listed, summary
+from heedful.data.checks import CHECKS, check_splits
 from heedful.data.files import Table, Unreadable, format_of
 from heedful.data.labels import Cell, decide_kind, in_order, to_classes, to_scores
-from heedful.data.records import SPLITS, Dataset, Examples, Kind, fingerprint
+from heedful.data.records import SPLITS, Dataset, Examples, Kind
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, carve_missing
 from heedful.errors import RequestError
 from heedful.storage.lines import encoding_of
@@ -144,7 +145,7 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
     splits, kind, labels, label_notes = _answer_splits(parts, hidden, plan)
     notes += label_notes
     shares = {"test": plan.test_share, "dev": plan.dev_share}
-    notes += carve_missing(splits, lambda examples: examples, shares, plan.seed, plan.name)
+    notes += carve_missing(splits, shares, plan.seed, plan.name)
     splits = {split: splits[split] for split in SPLITS if split in splits}
     findings += check_splits(splits)
     return Dataset(
@@ -155,11 +156,11 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
         dev=splits.get("dev"),
         test=splits.get("test"),
         hidden=tuple(hidden),
-        fingerprints={split: fingerprint(splits[split]) for split in SPLITS if split in splits},
+        fingerprints={split: splits[split].fingerprint for split in SPLITS if split in splits},
         licence=plan.licence,
         contamination=plan.contamination,
         notes=notes,
-        checks=summary(findings, kind, set(splits)),
+        checks=summary(findings, kind, set(splits), CHECKS),
     )
 
 

@@ -1,39 +1,13 @@
 """Questions and their answers, both free text: files of two columns, or a named set."""
 
-import hashlib
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.data.catalog import QUESTIONS
 from heedful.data.files import open_table
 from heedful.data.named import data_folder
-from heedful.data.records import Examples
+from heedful.data.records import Questions
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, carve_missing, refuse_for_named
 from heedful.errors import RequestError
-
-
-@dataclass(frozen=True)
-class Questions:
-    """One split."""
-
-    questions: list[str] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.questions)
-
-    def take(self, indices: Iterable[int]) -> "Questions":
-        chosen = list(indices)
-        return Questions(
-            [self.questions[i] for i in chosen], [self.answers[i] for i in chosen], [self.rows[i] for i in chosen]
-        )
-
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps([self.questions, self.answers]).encode()).hexdigest()
 
 
 def load_questions(
@@ -55,14 +29,8 @@ def load_questions(
     if name:
         refuse_for_named(name, {"dev_share": dev_share, "split_seed": split_seed}, "data.")
         return splits, []
-    notes = carve_missing(
-        splits, _examples, {"dev": dev_share}, split_seed, paths["train"].name, "question", "questions"
-    )
+    notes = carve_missing(splits, {"dev": dev_share}, split_seed, paths["train"].name, "question", "questions")
     return splits, notes
-
-
-def _examples(some: Questions) -> Examples:
-    return Examples(some.questions, None, None, None, some.rows)
 
 
 def read_questions(

@@ -3,7 +3,6 @@ makes them; the others read them."""
 
 import contextlib
 import fcntl
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from heedful.storage.hashing import sha256_of_json
 from heedful.storage.memory import FileMemory
 from heedful.storage.whole import write_text
 
@@ -28,7 +28,7 @@ class SharedStore:
     @contextlib.contextmanager
     def place(self, facts: Mapping[str, Any]) -> Iterator[Path]:
         """The folder of what these facts determine; nobody else is inside meanwhile."""
-        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        key = sha256_of_json(facts, sort_keys=True)[:16]
         folder = self.directory / key
         folder.mkdir(parents=True, exist_ok=True)
         with (self.directory / f"{key}.lock").open("a") as lock:

@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.data.aligned.checks import CHECKS, check_pairs, recurring
-from heedful.data.aligned.filters import ASKED_FOR, Filters, filter_pairs
 from heedful.data.aligned.named import find_pairs, read_named
 from heedful.data.aligned.reading import Part, read_table, read_text_files
-from heedful.data.aligned.records import Aligned, Pairs
-from heedful.data.checks import summary
+from heedful.data.check_results import summary
+from heedful.data.checks import PAIR_CHECKS, check_pairs, recurring
 from heedful.data.disk import expanded, is_file
 from heedful.data.files import FORMATS, Table, open_table
+from heedful.data.filters import ASKED_FOR, Filters, filter_pairs
 from heedful.data.hub import HUB, fetch_by_name, fetch_first
-from heedful.data.records import Examples
+from heedful.data.records import Aligned
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, carve_missing, check_shares, refuse_for_named
 from heedful.errors import RequestError
 
@@ -73,7 +72,7 @@ def load_pairs(
     notes += [note for part in parts.values() for note in part.notes]
     if name is None:  # before anything is filtered: what is held out is as it comes
         shares = {"test": test_share, "dev": dev_share}
-        notes += carve_missing(splits, _examples, shares, split_seed, title, "pair", "sources")
+        notes += carve_missing(splits, shares, split_seed, title, "pair", "sources")
     filters = Filters(max_source, max_target, max_ratio, deduplicate)
     splits["train"], filtered, left_out = filter_pairs(splits["train"], filters)
     notes += [finding.sentence for finding in left_out if finding.check == ASKED_FOR]
@@ -91,7 +90,7 @@ def load_pairs(
         licence=licence,
         contamination=contamination,
         notes=notes,
-        checks=summary(findings, None, set(splits), CHECKS),
+        checks=summary(findings, None, set(splits), PAIR_CHECKS),
     )
 
 
@@ -210,7 +209,3 @@ def _columns(table: Table, source: str | None, target: str | None, notes: list[s
     chosen = (source or others[0], target or others[-1])
     notes.append(f"{path.name}: its two columns are source {chosen[0]!r} and target {chosen[1]!r}.")
     return chosen
-
-
-def _examples(pairs: Pairs) -> Examples:
-    return Examples(pairs.sources, None, None, None, pairs.rows)

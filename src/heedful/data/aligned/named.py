@@ -9,12 +9,12 @@ from typing import Any
 from heedful.data import pig_latin
 from heedful.data.aligned.catalog import NAMED, NamedPairs
 from heedful.data.aligned.reading import Part, read_table, read_text_files
-from heedful.data.aligned.records import Pairs
-from heedful.data.checks import count_of
+from heedful.data.check_results import count_of
 from heedful.data.disk import read_lines
 from heedful.data.files import open_table
 from heedful.data.hub import cached_file, fetch_files
 from heedful.data.named import data_folder
+from heedful.data.records import Pairs
 from heedful.errors import RequestError
 from heedful.streams import seed_of
 

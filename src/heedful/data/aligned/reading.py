@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heedful.data.aligned.records import Pairs
-from heedful.data.aligned.shifts import find_loss, find_shift
-from heedful.data.checks import Finding, count_of, listed
+from heedful.data.check_results import Finding, count_of, listed
 from heedful.data.disk import is_file, read_lines, require_file
 from heedful.data.files import Table, Unreadable, format_of
+from heedful.data.records import Pairs
+from heedful.data.shifts import find_loss, find_shift
 from heedful.errors import RequestError
 from heedful.storage.lines import encoding_of
 
