@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data import disk
 from heedful.data.corpus import documents as reading
 from heedful.data.corpus import writing
 from heedful.data.corpus.documents import Source, find_separator, read_documents
@@ -26,6 +25,7 @@ from heedful.data.corpus.writing import describe_sources, write_corpus
 from heedful.data.running_text import RunningText
 from heedful.errors import RequestError, WorkError
 from heedful.inputs.sharding import shard_corpus
+from heedful.storage import lines as storage_lines
 from heedful.storage.shared import SharedStore
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_bpe
@@ -124,7 +124,7 @@ def test_mistakes_are_one_sentence(tmp_path, monkeypatch):
             texts_of(tmp_path / name)
     with pytest.raises(RequestError, match=r"separator = 'line' is for files of lines, and there is none in rows"):
         refuse_unused(find_sources([str(tmp_path / "rows.jsonl")], "line", None), "line", None)
-    monkeypatch.setattr(disk, "LONGEST", 1000)
+    monkeypatch.setattr(storage_lines, "LONGEST", 1000)
     (tmp_path / "line.txt").write_text("x" * 5000)
     with pytest.raises(RequestError, match="line 1, is longer than"):
         texts_of(tmp_path / "line.txt")
@@ -295,7 +295,7 @@ def test_any_text_comes_back(text, tmp_path_factory):
 
 
 def test_a_line_that_is_too_long_is_said_in_words_of_corpora(tmp_path, monkeypatch):
-    monkeypatch.setattr(disk, "LONGEST", 2**20)
+    monkeypatch.setattr(storage_lines, "LONGEST", 2**20)
     long = "word " * 2**18
     (tmp_path / "a.txt").write_text(f"First.\n{long}\n")
     (tmp_path / "utf16.txt").write_text(f"First.\n{long}\n", encoding="utf-16")

@@ -74,7 +74,7 @@ ENCODINGS = [
     Case("gzip", "a.csv.gz", gzip.compress(GOOD.encode()), **TWO),
     Case("gzip cut", "a.csv.gz", gzip.compress(GOOD.encode() * 99)[:-20], error="not whole gzip data.*again"),
     Case("gzip by name alone", "a.csv.gz", GOOD.encode(), error="not whole gzip data"),
-    Case("csv by name, gzip in truth", "a.csv", gzip.compress(GOOD.encode()), error="line 1, (is not UTF-8|has a NUL)"),
+    Case("csv by name, gzip in truth", "a.csv", gzip.compress(GOOD.encode()), **TWO),
     Case("empty", "a.csv", b"", error="is empty; it needs rows"),
     Case("gzipped nothing", "a.csv.gz", gzip.compress(b""), error="no column names"),
     Case("only a mark", "a.csv", b"\xef\xbb\xbf", error="no column names"),

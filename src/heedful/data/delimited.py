@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.data.disk import LONGEST, read_lines
+from heedful.data.disk import read_lines
 from heedful.errors import RequestError
+from heedful.storage.lines import LONGEST
 
 Record = tuple[int, list[str]]
 """The line where it begins, and its cells."""

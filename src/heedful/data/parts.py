@@ -7,12 +7,12 @@ from pathlib import Path
 
 from heedful.data.check_results import Finding, count_of, listed, summary
 from heedful.data.checks import CHECKS, check_splits
-from heedful.data.disk import encoding_of
 from heedful.data.files import Row, Table, Unreadable
 from heedful.data.labels import Cell, decide_kind, in_order, to_classes, to_scores
 from heedful.data.records import SPLITS, Dataset, Examples, Kind, Pairs
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, carve_missing
 from heedful.errors import RequestError
+from heedful.storage.lines import encoding_of
 
 _TOLERATED_SHARE = 0.1
 """Share of rows that may be unusable before a file counts as broken."""

@@ -12,6 +12,7 @@ from heedful.data.files import missing_column
 from heedful.data.jsonl import read_jsonl
 from heedful.data.tables import open_parquet
 from heedful.errors import RequestError
+from heedful.storage import lines as storage_lines
 
 MARKERS = ("<|endofdocument|>", "<|endoftext|>")
 """Lines that are known to separate documents."""
@@ -85,10 +86,10 @@ def _in_words_of_corpora(path: Path, read: Iterator[_Read], remedy: str) -> Iter
     """Yield the same lines, but do not call a line that is too long a broken table."""
     try:
         yield from read
-    except disk.LongLineError as error:
+    except storage_lines.LongLineError as error:
         raise RequestError(
-            f"{path}, line {error.number}, is longer than {disk.LONGEST // 2**20} MB, and a corpus is read line by "
-            f"line; {remedy}."
+            f"{path}, line {error.number}, is longer than {storage_lines.LONGEST // 2**20} MB, and a corpus is read "
+            f"line by line; {remedy}."
         ) from None
 
 
