@@ -18,6 +18,7 @@ from scipy.optimize import nnls
 
 from heedful.checkpoints.config import read_family, read_json, read_shape
 from heedful.checkpoints.fresh import shape_from
+from heedful.errors import RequestError
 from heedful.inputs.protocol import Step
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
@@ -132,8 +133,11 @@ def _shape(recipe: Recipe) -> Shape | None:
     path = Path(table.name or "")
     if table.name is None or not (path / "config.json").is_file():
         return None
-    config = read_json(path / "config.json")
-    return read_shape(path, config, read_family(path, config, [], None), pooler=False)
+    try:
+        config = read_json(path / "config.json")
+        return read_shape(path, config, read_family(path, config, [], None), pooler=False)
+    except RequestError:  # it is no body with heads, such as a translator, or the run says what is wrong
+        return None
 
 
 def _size(shape: Shape | None) -> float:
