@@ -176,7 +176,7 @@ def _until_decided(plan: "StudyPlan", wanted: bool, difference: float | None, ma
     if plan.kind.name == "curve":
         raise RequestError("--until-decided and --curve cannot be combined. Remove one of them.")
     if not plan.kind.chooses:
-        raise RequestError(f'--until-decided: a study of kind "{plan.kind.name}" chooses no setting. Remove the option.')
+        raise RequestError(f'--until-decided: a study of kind "{plan.kind.name}" chooses no setting. Remove it.')
     until = Until(difference) if max_seeds is None else Until(difference, max_seeds)
     if difference is not None and difference <= 0:
         raise RequestError(f"--difference {difference:g}: must be above 0.")
