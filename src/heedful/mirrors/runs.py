@@ -3,14 +3,13 @@
 A mirror is made afterwards, so that it is the same wherever the runs happened and however often they were stopped.
 """
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError
 from heedful.report.facts.points import dotted
+from heedful.storage.hashing import sha256_of_json
 from heedful.storage.runs import Run, begun, kind_of, read_run, read_study, study_of
 
 EXTRA = "install heedful[track]"
@@ -41,7 +40,7 @@ class Mirrored:
         if m.processes != 1:
             facts["processes"] = m.processes
         facts |= {"data": m.data.fingerprints, "model": m.model.fingerprint}
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        return sha256_of_json(facts, sort_keys=True)[:16]
 
 
 def mirrored(directory: Path) -> list[Mirrored]:
