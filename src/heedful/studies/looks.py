@@ -5,41 +5,37 @@ Whoever tests again after each added seed finds a difference sooner or later. So
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from heedful.storage.reading import mapping, records
+from heedful.storage.statistics_record import Statistics
 from heedful.studies.parts import StudyPlan, Until
 
 _GROWTH = 1.5  # seeds from look to look: few looks, so that each may spend more
 
 
-def why_it_ended(statistics: Mapping[str, Any], until: Until) -> str:
+def why_it_ended(statistics: Statistics, until: Until) -> str:
     """In one sentence, when no look follows."""
-    chosen = statistics.get("chosen")
-    rows = [row for row in records(statistics, "comparisons") if row.get("a") == chosen]
+    chosen = statistics.chosen
+    rows = [row for row in statistics.comparisons if row.a == chosen]
     if not rows:
         return "there is nothing to compare, so nothing to decide"
-    undecided = [str(row["b"]) for row in rows if row.get("decided") == "open"]
+    undecided = [str(row.b) for row in rows if row.decided == "open"]
     if not undecided:
-        return f"every comparison with {chosen} is decided, at look {statistics.get('look')}"
-    settings = mapping(statistics, "settings")
-    used_up = any(mapping(settings, name).get("seeds") == until.most_seeds for name in (str(chosen), *undecided))
+        return f"every comparison with {chosen} is decided, at look {statistics.look}"
+    used_up = any(statistics.about(name).seeds == until.most_seeds for name in (chosen, *undecided))
     reason = f"all {until.most_seeds} seeds are used up" if used_up else "more seeds cannot decide it, more rows may"
     return f"{chosen} against {', '.join(undecided)} stays open: {reason}"
 
 
-def next_look(phase: StudyPlan, statistics: Mapping[str, Any], until: Until) -> StudyPlan | None:
+def next_look(phase: StudyPlan, statistics: Statistics, until: Until) -> StudyPlan | None:
     """The same settings, with more seeds for those whose comparison with the chosen one is open; None if there is none
     that more seeds can decide."""
-    chosen = statistics.get("chosen")
     undecided = [
         row
-        for row in records(statistics, "comparisons")
-        if row.get("a") == chosen and row.get("decided") == "open" and row.get("more_seeds_can_decide")
+        for row in statistics.comparisons
+        if row.a == statistics.chosen and row.decided == "open" and row.more_seeds_can_decide
     ]
-    names = {str(row[side]) for row in undecided for side in ("a", "b")}
+    names = {name for row in undecided for name in (row.a, row.b)}
     seeds = {s.name: phase.seeds_of(s) for s in phase.settings}
     for setting in phase.settings:
         have = seeds[setting.name]

@@ -11,9 +11,9 @@ from heedful.checkpoints.translators.directory import FILES, FOLDERS
 from heedful.evaluation.statistics.compare import alpha_of_look
 from heedful.recipes.reading import make_recipe
 from heedful.storage.directories import link_or_copy, replace_directory
-from heedful.storage.reading import mapping
 from heedful.storage.runs import finished_run
 from heedful.storage.shared import SharedStore
+from heedful.storage.statistics_record import Statistics
 from heedful.storage.whole import write_json
 from heedful.studies.baselines import Baselines, data_key, whole_data
 from heedful.studies.curves import largest_sizes
@@ -34,10 +34,10 @@ def conclude(
     baselines: Baselines,
     store: SharedStore,
     look: int = 1,
-) -> dict[str, Any]:
+) -> Statistics:
     """Chooses on dev among the settings of the last phase (of a learning curve, the largest size) and the baselines
-    that are models; writes what that leads to, and completes `study`. Returns what statistics.json holds, {}
-    if there is nothing to judge."""
+    that are models; writes what that leads to, and completes `study`. Returns what statistics.json holds,
+    which is empty if there is nothing to judge."""
     recipes = {s["name"]: make_recipe(s["recipe"]) for s in (*study["settings"], *study.get("final_settings", []))}
     ranked = ranked_settings(rows)
     recipe = recipes[ranked[0]] if ranked else plan.settings[0].recipe
@@ -70,11 +70,12 @@ def conclude(
         answers = read_objective(compared_with, plan.seeds[0], store).judge_baseline
     further = objective.study_statistics
     looks |= {"chosen": chosen, "floors": floors}
-    statistics = write_statistics(directory, study, table, metrics, values, further, answers, **looks)
+    content = write_statistics(directory, study, table, metrics, values, further, answers, **looks)
+    statistics = Statistics.model_validate(content)
     for row in table:
-        expected = mapping(mapping(mapping(statistics, "settings"), row["setting"]), "expected")
+        expected = statistics.about(row["setting"]).expected
         if expected:
-            row |= {f"{statistics['split']}_{end}": expected[end] for end in ("low", "high")}
+            row |= {f"{statistics.split}_low": expected.low, f"{statistics.split}_high": expected.high}
     study["table"] = table
     write_tables(directory, table, chosen)
     write_json(directory / "study.json", study)

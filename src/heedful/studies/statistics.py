@@ -29,6 +29,7 @@ from heedful.evaluation.statistics.wording import Words, p_text, percent
 from heedful.objectives.protocol import Judgement
 from heedful.storage.examples import places_of, read_examples, read_predictions
 from heedful.storage.runs import Run, read_run
+from heedful.storage.statistics_record import FORMAT
 from heedful.storage.whole import write_json
 from heedful.studies.curves import learning_curves
 from heedful.studies.parts import direction
@@ -99,7 +100,7 @@ def write_statistics(
     ranked = ranked_settings(rows)
     chosen = chosen or ranked[0]
     runs = _runs(study, facts, [chosen, *(name for name in ranked if name != chosen)])
-    content: dict[str, Any] = {"format": 2, "split": judged, "metric": metric.name}
+    content: dict[str, Any] = {"format": FORMAT, "split": judged, "metric": metric.name}
     content |= {"higher_is_better": metric.higher_is_better, "chosen": chosen}
     first = next(iter(runs.values()), [])[:1]
     beside = {name: sets for run in first for name, sets in baselines_beside(run, judged, metric).items()}

@@ -19,7 +19,7 @@ from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
 from heedful.storage.run_record import FORMAT
-from heedful.storage.runs import finished_run
+from heedful.storage.runs import finished_run, read_run
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json
 from heedful.studies.baselines import Baselines, data_key, keep_examples, most_rows, whole_data
@@ -312,9 +312,8 @@ def _record(directory: Path, study: dict[str, Any], jobs: list[Job], result: Res
     }  # fmt: skip
     later = [name for name in known if name not in order]
     study["runs"] = [known[name] for name in [*order, *later] if name in known]
-    manifest = job.directory / "manifest.json"
-    if manifest.exists():
-        data = read_object(manifest)["data"]
+    if (job.directory / "manifest.json").exists():
+        data = read_run(job.directory).manifest.data.written
         if data["sizes"].get("train", 0) > study.get("data", data)["sizes"].get("train", 0) or "data" not in study:
             study["data"] = data  # of a learning curve, that of the most rows
     _write(directory, study)

@@ -8,7 +8,6 @@ from typing import Any
 
 from heedful.evaluation.metrics import metric_named, stated_metrics
 from heedful.evaluation.spread import summarise
-from heedful.storage.reading import records
 from heedful.storage.runs import finished_run, judging_order
 from heedful.storage.whole import write_text
 from heedful.studies.parts import DevCurve, StudyPlan
@@ -105,11 +104,6 @@ def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             line[len(swept) + 1] += f" (stopped at mark {row['pruned']})"
         cells.append(line)
     return headings, cells
-
-
-def tried_and_chosen(study: Mapping[str, Any]) -> set[str]:
-    """Return the names of the settings that a search has chosen, one of each group, as it tried them."""
-    return {str(s.get("name")).removesuffix("-final") for s in records(study, "final_settings")}
 
 
 def markdown(rows: Sequence[Row], chosen: str | None) -> str:
