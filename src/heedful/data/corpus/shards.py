@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import RequestError
-from heedful.storage.reading import mapping, read_object
+from heedful.storage.reading import read_object
 
 FORMAT = 1
 DESCRIPTION = "corpus.json"
@@ -128,7 +128,8 @@ def verify(directory: Path) -> None:
 
 
 def _digests(shard: Mapping[str, Any]) -> dict[str, str]:
-    known = mapping(shard, "sha256")
+    known = shard.get("sha256")
+    known = known if isinstance(known, dict) else {}
     return {name: str(known[name]) for name in ARRAYS if name in known}
 
 
