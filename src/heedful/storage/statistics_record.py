@@ -43,8 +43,9 @@ class StabilityRecord(Sentence):
 class FailedRuns(Sentence):
     """The runs of a setting that learned nothing."""
 
-    failed: Any = None
-    """Their seeds."""
+    failed: list[int] = []
+    """The runs, by number."""
+    share: Number | None = None
 
 
 class SettingStatistics(Record):
@@ -74,8 +75,27 @@ class VisibleDifference(Sentence):
     a: str | None = None
     b: str | None = None
     difference: Number | None = None
+    floor: Number | None = None
+    """The same with unlimited seeds."""
     needs: list[Need] = []
     rough: bool | None = None
+    """Whether there are too few seeds to be sure of it."""
+
+
+class OrderRecord(Sentence):
+    """Whether one setting is almost stochastically better."""
+
+    violation: Number | None = None
+    bound: Number | None = None
+
+
+class EffectRecord(Sentence):
+    """The size of a difference, measured in seeds."""
+
+    difference: Number | None = None
+    g: Number | None = None
+    """Hedges' g; None if nothing varies."""
+    superiority: Number | None = None
 
 
 class ComparisonRecord(Sentence):
@@ -98,8 +118,8 @@ class ComparisonRecord(Sentence):
     """Number of comparisons that p is corrected for."""
     more_seeds_can_decide: bool | None = None
     visible: VisibleDifference = VisibleDifference()
-    order: Sentence = Sentence()
-    effect: Sentence = Sentence()
+    order: OrderRecord = OrderRecord()
+    effect: EffectRecord = EffectRecord()
 
     @property
     def ends(self) -> list[float]:
@@ -129,12 +149,17 @@ class AbstentionRow(Record):
 
     threshold: Number | None = None
     answered: Number | None = None
+    score: Number | None = None
     accuracy: Number | None = None
 
 
 class Abstention(Sentence):
     """When to hand over to a person."""
 
+    setting: str | None = None
+    metric: str | None = None
+    """The metric of the scores."""
+    title: str | None = None
     rows: list[AbstentionRow] = []
     chosen_on: str | None = None
     """The evaluation set that the thresholds were chosen on."""
@@ -143,6 +168,9 @@ class Abstention(Sentence):
 class Doubtful(Sentence):
     """Examples that the model predicts otherwise than they are labelled."""
 
+    setting: str | None = None
+    agreed_wrong: int | None = None
+    """Number of examples for which all seeds predict the same wrong label."""
     examples: list[ExampleRecord] = []
     seeds_disagree: list[ExampleRecord] = []
 
@@ -213,6 +241,16 @@ class CurvePoint(Record):
     scores: list[Number] = []
 
 
+class LastStep(Record):
+    """What the last increase of the training rows brought."""
+
+    before: Number | None = None
+    after: Number | None = None
+    gain: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
+
+
 class CurveFit(Sentence):
     """The fitted curve: error = a · rows^−b + c."""
 
@@ -223,6 +261,18 @@ class CurveFit(Sentence):
     low: Number | None = None
     high: Number | None = None
     """The interval of the error with twice as many rows."""
+    now: Number | None = None
+    doubled: Number | None = None
+    """The error with twice as many rows."""
+    gain_low: Number | None = None
+    gain_high: Number | None = None
+    """The interval of what doubling the rows takes off the error."""
+    without_smallest: list[Number] | None = None
+    lack_of_fit: Number | None = None
+    """The p value of the points' distance from the curve."""
+    last: LastStep = LastStep()
+    verdict: str | None = None
+    """help, hardly or open."""
 
 
 class BaselineCurve(Record):
