@@ -135,7 +135,7 @@ def run_recipe(folder: Path, out: Path, **values: Any) -> None:
 def prepare(options: argparse.Namespace) -> None:
     """The vocabulary, the data as files, a model with random weights, and a trained one."""
     import heedful
-    from heedful.data.aligned.loading import load_pairs
+    from heedful.data.translations import load_pairs
 
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)

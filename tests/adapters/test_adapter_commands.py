@@ -75,7 +75,7 @@ def test_inspect_shows_equal_layers_and_adapters_once(ask: Ask) -> None:
     )
     assert "fusion fuse(one, two): query, key, value; layers 0 … 2; 2,400 parameters" in text
     assert "head classify reads through fuse(one, two)" in text
-    assert "3,288 of them are those of adapters and fusions" in text  # 2 × 444 + 2,400
+    assert "3,288 of them in adapters and fusions" in text  # 2 × 444 + 2,400
 
 
 def test_inspect_as_json(ask: Ask) -> None:
@@ -165,7 +165,7 @@ def test_an_adapter_for_another_family_is_described(tmp_path: Path, ask: Ask) ->
     config = json.loads((tmp_path / "a" / "adapter_config.json").read_text())
     (tmp_path / "a" / "adapter_config.json").write_text(json.dumps({**config, "model_type": "t5"}))
     text = " ".join(ask("inspect", str(tmp_path / "a")).split())
-    assert "for a model of a family that is not known here of width 16" in text
+    assert "for a model of an unknown family of width 16" in text
     assert "it was made for a t5; heedful has bert, " in text
 
 

@@ -83,7 +83,7 @@ def test_inspect_a_shape() -> None:
     ("arguments", "code", "words"),
     [
         (["inspect"], 2, "either a model or --shape"),
-        (["inspect", "--shape", "bert-huge"], 2, "there is no shape 'bert-huge'"),
+        (["inspect", "--shape", "bert-huge"], 2, "unknown shape 'bert-huge'"),
         (["inspect", "./nowhere"], 2, "no such directory"),
         (["inspect", "nobody/nothing"], 1, "not in the hub's cache"),
         (["models", "get", "maxilm"], 2, "lists minilm"),

@@ -135,7 +135,7 @@ def test_prompts_from_lines(
 
 def test_the_end_of_what_a_model_reads_is_said(directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     assert run(monkeypatch, directory, "h" * 60, "--min-new-tokens", 50) == 0
-    assert capsys.readouterr().err == "the text ended at the 64 tokens that the model can read\n"
+    assert capsys.readouterr().err == "the text ended at the model's limit of 64 tokens\n"
 
 
 def test_an_interrupt_leaves_what_is_there(
@@ -157,7 +157,7 @@ def test_an_interrupt_leaves_what_is_there(
     assert said.out.endswith("\n")
     assert whole.startswith(said.out[:-1].rstrip("\ufffd"))
     assert len(said.out) > len("the man\n")
-    assert said.err == "heedful: interrupted; nothing was left half-written.\n"
+    assert said.err == "heedful: stopped. No incomplete file is left.\n"
 
 
 @pytest.mark.timeout(120)
@@ -190,7 +190,7 @@ def test_a_terminal_sees_the_text_grow_and_can_stop_it(tmp_path: Path) -> None:
         process.kill()
         os.close(terminal)
     assert process.returncode == 130
-    assert errors == b"heedful: interrupted; nothing was left half-written.\n"
+    assert errors == b"heedful: stopped. No incomplete file is left.\n"
     text = seen.decode("utf-8")  # no character is cut
     assert text.startswith("the man")
     assert text.endswith("\r\n")
@@ -204,26 +204,26 @@ def test_a_terminal_is_given_no_commands() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["the", "--seeds", "0"], "--seeds 0: at least one"),
-        (["the", "--seeds", "2", "--temperature", "0"], "--seeds 2 has no effect with --temperature 0, which draws"),
-        (["the", "--seed", "4", "--temperature", "0"], "--seed 4 has no effect with --temperature 0, which draws"),
+        (["the", "--seeds", "0"], "--seeds 0: must be 1 or more"),
+        (["the", "--seeds", "2", "--temperature", "0"], "--seeds 2 has no effect with --temperature 0"),
+        (["the", "--seed", "4", "--temperature", "0"], "--seed 4 has no effect with --temperature 0"),
         (["the", "--temperature", "0", "--top-k", "3"], "top_k=3 has no effect"),
         (["the", "--top-p", "1.5"], "top_p=1.5"),
-        (["the", "--beam", "3", "--top-p", "0.5"], "--top-p 0.5 has no effect with --beam 3, which draws nothing"),
+        (["the", "--beam", "3", "--top-p", "0.5"], "--top-p 0.5 has no effect with --beam 3"),
         (["the", "--beam", "2", "--temperature", "1"], "--temperature 1.0 has no effect with --beam 2"),
         (["the", "--beam", "2", "--seed", "0"], "--seed 0 has no effect with --beam 2"),
-        (["the", "--beam", "3", "--seeds", "2"], "draws nothing; ask for several with --n-best"),
+        (["the", "--beam", "3", "--seeds", "2"], "--seeds 2 has no effect with --beam 3"),
         (["the", "--beam", "3", "--seeds", "1"], "--seeds 1 has no effect with --beam 3"),
         (["the", "--beam", "2", "--n-best", "3"], "n_best=3 is not a whole number from 1 to beam, 2"),
-        (["the", "--length-penalty", "0"], "--length-penalty 0.0 has no effect without beam search; give a --beam"),
+        (["the", "--length-penalty", "0"], "--length-penalty 0.0 has no effect without beam search. Add --beam"),
         (["the", "--n-best", "1"], "--n-best 1 has no effect without beam search"),
         (["the", "--adapters", "none"], "the model has no adapter 'none'; it has none"),
         (["the", "he", "--adapters", "none", "--json"], "the model has no adapter 'none'"),
         (["the", "--min-new-tokens", "60"], "from 0 to max_new_tokens, 50"),
         (["the", "--stop", "two words"], "'two words' is not one token"),
-        (["the", "--file", "x.txt"], "not from both"),
+        (["the", "--file", "x.txt"], "either from the command line or from --file"),
         (["--file", "nowhere.txt"], "nowhere.txt does not exist"),
-        (["--file", "EMPTY"], "EMPTY has no lines"),
+        (["--file", "EMPTY"], "EMPTY has no prompts"),
         (["--file", "LONG"], "line 2 of LONG has 70 tokens, and TINY reads at most 64; shorten it"),
         (["h", "h" * 70], "prompt 2 has 70 tokens"),
         (["h" * 70], "the prompt has 70 tokens"),

@@ -32,7 +32,7 @@ def test_a_corpus_is_made_and_trained_on(tmp_path: Path, monkeypatch: pytest.Mon
     assert run(monkeypatch, text, "--out", out, "--vocabulary", 300) == 0
     said = capsys.readouterr()
     assert "documents   30" in said.out
-    assert "a document is a 'blank-line'" in said.out
+    assert "each document is a blank-line" in said.out
     assert run(monkeypatch, text, "--out", out, "--vocabulary", 300, "--json") == 0  # it is there: nothing changes
     facts = json.loads(capsys.readouterr().out)
     assert facts["documents"] == 30
@@ -62,20 +62,20 @@ def test_the_size_of_a_vocabulary_stays(tmp_path: Path, monkeypatch: pytest.Monk
     """Of a corpus that is gone on with, another size is refused; a text that is too small for a size says so."""
     text, small, large = write_text(tmp_path / "a.txt", documents(30)), tmp_path / "small", tmp_path / "large"
     assert run(monkeypatch, text, "--out", small, "--vocabulary", 120) == 0
-    assert "asked for" not in capsys.readouterr().out
+    assert "requested" not in capsys.readouterr().out
     for size in (110, 400):
         assert run(monkeypatch, text, "--out", small, "--vocabulary", size) == 2
         said = capsys.readouterr().err
         assert f"--vocabulary {size}: {small} was begun with 120; choose another directory with --out." in said
     assert run(monkeypatch, text, "--out", small) == 0  # the one that is there is meant
-    assert "vocabulary  120, of which" in capsys.readouterr().out
+    assert "vocabulary  120, " in capsys.readouterr().out
     for _ in range(2):  # made, and gone on with
         assert run(monkeypatch, text, "--out", large, "--vocabulary", 4000) == 0
         made = sharding._tokenizer_in(large).size
         assert made < 4000
         (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("vocabulary"))
-        assert line.startswith(f"vocabulary  {made}, of which")
-        assert line.endswith("; 4,000 were asked for, and the text gives no more")
+        assert line.startswith(f"vocabulary  {made}, ")
+        assert line.endswith("(4,000 requested; the text has no more)")
     taken = tmp_path / "taken"
     assert run(monkeypatch, text, "--out", taken, "--tokenizer", small) == 0
     assert run(monkeypatch, text, "--out", taken, "--vocabulary", 4000) == 2

@@ -112,7 +112,7 @@ def test_another_study_gets_the_next_free_name_or_is_refused_where_it_was_sent(
         run_study(other, Path("runs/data"))
     assert run_verb._default_place(own, "data") == Path("runs/data")
     assert run_verb._default_place(other, "data") == Path("runs/data-2")
-    assert capsys.readouterr().err == "runs/data holds another study; this one is in runs/data-2\n"
+    assert capsys.readouterr().err == "runs/data contains a different study; writing to runs/data-2\n"
 
 
 def ask(*arguments: str) -> None:
@@ -177,7 +177,7 @@ def test_predict_a_text_lines_and_pairs(
     ask("predict", best, "-")
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
     assert [line[:2] for line in lines] == [[str(i), label] for i, label in enumerate(found.labels, 1)]
-    with pytest.raises(RequestError, match="about the columns of a file, and the text 'lovely plot' has none"):
+    with pytest.raises(RequestError, match="for files with columns, and the text 'lovely plot' has none"):
         ask("predict", best, "lovely plot", "--text", "review")
     with pytest.raises(RequestError, match=r"no\.csv does not exist"):
         ask("predict", best, "no.csv")
@@ -185,11 +185,9 @@ def test_predict_a_text_lines_and_pairs(
     config = json.loads(Path("pairs/config.json").read_text())
     config["heedful"]["heads"]["classify"]["of_pairs"] = True
     Path("pairs/config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        RequestError, match=r"pairs was trained on pairs of texts: beside 'review', .*--pair: 'verdict'\."
-    ):
+    with pytest.raises(RequestError, match=r"pairs was trained on pairs of texts.* 'review', .*--pair: 'verdict'\."):
         ask("predict", "pairs", "data.csv")
-    with pytest.raises(RequestError, match="give it two"):
+    with pytest.raises(RequestError, match="Pass two"):
         ask("predict", "pairs", "lovely plot")
     expected = heedful.load("pairs").predict([("lovely plot", "awful film")]).labels
     capsys.readouterr()
@@ -376,7 +374,7 @@ def test_a_search_from_the_command(place: Path) -> None:
     full = ("--set", "tuning.method=full", "--set", "training.epochs=8")
     done = command("run", "own.toml", *full, "--sweep", "training.lr=1e-5,3e-3", "--out", "searched", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "* best on dev: run again with fresh seeds" in done.stdout
+    assert "* best on dev" in done.stdout
     assert "own-2-final" in done.stdout
     rows = list(csv.DictReader((place / "searched" / "table.csv").open(newline="")))
     assert [row["training.lr"] for row in rows][:2] == ["1e-05", "0.003"]

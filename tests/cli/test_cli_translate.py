@@ -128,7 +128,7 @@ def test_lines_that_cannot_be_translated_say_why(
         b,
         "",
     ]
-    assert said.err == "4 of 6 lines were not translated; each says why in its place\n"
+    assert said.err == "4 of 6 lines were not translated; each is replaced by the reason\n"
 
 
 TEXT = "the cat sat\r\n\na dog ran"
@@ -201,7 +201,7 @@ def test_characters_that_no_text_has_and_files_without_any(
     assert first.startswith("[not translated: has a NUL character, so it is no text, or UTF-16 without its mark")
     assert second == shown(texts(["a dog"]).texts[0])
     assert third.startswith("[not translated: has a carriage return in it")
-    assert said.err == "2 of 3 lines were not translated; each says why in its place\n"
+    assert said.err == "2 of 3 lines were not translated; each is replaced by the reason\n"
     path.write_bytes(b"")
     assert run(monkeypatch, directory, path, "--out", out) == 0
     assert capsys.readouterr().err == f"0 lines in {out}\n{path} is empty: nothing was translated\n"
@@ -218,14 +218,14 @@ def test_translations_that_were_cut_and_characters_that_are_unknown_are_counted(
     assert cut
     unknown = "1 of 4 lines has characters that the model does not know\n"
     assert run(monkeypatch, directory, path) == 0
-    said = f"the translations of {cut} of 4 lines were cut after 40 tokens; give shorter sentences"
+    said = f"the translations of {cut} of 4 lines were truncated at 40 tokens; use shorter sentences"
     assert capsys.readouterr().err.startswith(unknown + said)
     assert run(monkeypatch, directory, path, "--max-length", 9) == 0
     assert capsys.readouterr().err == unknown
     path.write_bytes("a dög\n\xff\na döe\n".encode("latin-1").replace(b"\xf6", "ö".encode()))
     assert run(monkeypatch, directory, path, "--max-length", 9) == 0
     assert capsys.readouterr().err == (
-        "1 of 3 lines was not translated; it says why in its place\n"
+        "1 of 3 lines was not translated; it is replaced by the reason\n"
         "2 of 3 lines have characters that the model does not know\n"
     )
     path.write_text("a dög")
@@ -270,19 +270,19 @@ def test_what_is_read_is_never_written_over(
     for out in (file, tmp_path / "link.txt", tmp_path / "hard.txt", "../lines.txt"):
         for given in (file, tmp_path / "link.txt"):
             assert run(monkeypatch, directory, given, "--out", out) == 2
-            assert f"--out {out}: is the file that is read ({given}); name another." in capsys.readouterr().err
+            assert f"--out {out}: is the input file ({given})" in capsys.readouterr().err
     with file.open() as stdin:
         process = subprocess.run(
             command(directory, "-", "--out", str(file)), stdin=stdin, capture_output=True, text=True, check=False
         )
     assert process.returncode == 2
-    assert "is the file that is read (the standard input)" in process.stderr
+    assert "is the input file (standard input)" in process.stderr
     monkeypatch.setattr("sys.argv", ["heedful", "predict", str(directory), str(file), "--out", str(file) + ".tsv"])
     (tmp_path / "lines.txt.tsv").hardlink_to(file)
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 2
-    assert "is the file that is read" in capsys.readouterr().err
+    assert "is the input file" in capsys.readouterr().err
     assert file.read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {*names, "lines.txt.tsv"}
 
@@ -306,7 +306,7 @@ def test_told_to_end_in_the_middle_nothing_is_left(
         process.send_signal(number)
         assert process.wait(timeout=60) == code
         assert process.stderr is not None
-        assert "nothing was left half-written" in process.stderr.read()
+        assert "No incomplete file is left" in process.stderr.read()
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
     assert out.read_text() == "what was there"
 
@@ -327,16 +327,16 @@ def test_draws_do_not_hang_on_windows_or_on_lines_that_were_refused(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere.txt"], "nowhere.txt: is not a file; name one with a text in each line"),
+        (["nowhere.txt"], "nowhere.txt: not a file"),
         (["FILE", "--beam", "0"], "beam=0 is not a whole number"),
-        (["FILE", "--beam", "2", "--top-k", "3"], "--beam 2 has no effect with --top-k: it is about beam search"),
+        (["FILE", "--beam", "2", "--top-k", "3"], "--beam 2 has no effect with --top-k"),
         (["FILE", "--n-best", "1", "--top-k", "3"], "--n-best 1 has no effect with --top-k"),
         (["FILE", "--coverage", "0", "--top-p", "1"], "--coverage 0.0 has no effect with --top-p"),
         (["FILE", "--stopping", "early", "--top-k", "3"], "--stopping early has no effect with --top-k"),
         (["FILE", "--stopping", "never"], "'never' is not one of 'exact', 'early', 'heuristic'"),
-        (["FILE", "--seed", "0"], "--seed 0 has no effect with beam search, which draws nothing; leave it out"),
-        (["FILE", "--seed", "4", "--temperature", "0"], "--seed 4 has no effect with --temperature 0, which draws"),
-        (["nowhere.txt", "--prefix", "a"], "nowhere.txt: is not a file"),
+        (["FILE", "--seed", "0"], "--seed 0 has no effect with beam search"),
+        (["FILE", "--seed", "4", "--temperature", "0"], "--seed 4 has no effect with --temperature 0"),
+        (["nowhere.txt", "--prefix", "a"], "nowhere.txt: not a file"),
         (
             ["FILE", "--prefix", "a" * 9, "--max-length", "8"],
             "the prefix has 9 tokens, and a translation has room for 8; "
@@ -344,8 +344,8 @@ def test_draws_do_not_hang_on_windows_or_on_lines_that_were_refused(
         ),
         (["FILE", "--max-length", "50"], "writes at most 40 tokens"),
         (["FILE", "--coverage", "nan"], "coverage=nan is not a number from 0"),
-        (["FILE", "--out", "nowhere/out.txt"], "name a file in a folder that exists"),
-        (["FILE", "--batch-size", "0"], "--batch-size 0: give 1 or more"),
+        (["FILE", "--out", "nowhere/out.txt"], "the folder does not exist"),
+        (["FILE", "--batch-size", "0"], "--batch-size 0: must be 1 or more"),
     ],
 )
 def test_refusals(
@@ -445,13 +445,13 @@ def test_a_terminal_is_told_what_a_file_is(
     unknown = "(the text has characters that the model does not know)\n"
     expected = [shown(text) for text in texts(["a dög", "a dog"]).texts]
     lines, err = typed("--max-length", 9)
-    assert (lines, err) == (expected, f"One text a line; Ctrl-D ends.\n> {unknown}> > \n")
+    assert (lines, err) == (expected, f"One text per line; Ctrl-D ends.\n> {unknown}> > \n")
     lines, err = typed("--scores", "--beam", 2, "--n-best", 2)
     assert [row.split("\t")[0] for row in lines] == ["line", "1", "1", "2", "2"]
     cut = [one.reason == "max_length" for one, _ in texts(["a dög", "a dog"], max_length=None, beam=2, n_best=2).n_best]
     assert any(cut)
-    note = "(cut after 40 tokens; --max-length allows for more)\n"
-    assert err == f"One text a line; Ctrl-D ends.\n> {unknown}{note * cut[0]}> {note * cut[1]}> \n"
+    note = "(truncated at 40 tokens; raise --max-length for more)\n"
+    assert err == f"One text per line; Ctrl-D ends.\n> {unknown}{note * cut[0]}> {note * cut[1]}> \n"
 
 
 def wait_for(handle: int, said: bytes, words: bytes) -> bytes:
@@ -477,7 +477,7 @@ def test_inspect_shows_its_parts(kind: str, tmp_path: Path, monkeypatch: pytest.
     write_translator(tmp_path / kind, made)
     out = inspected(monkeypatch, capsys, tmp_path / kind)
     count = sum(p.numel() for p in made.model.parameters())
-    assert f"parameters  {count:,} in all" in out
+    assert f"parameters  {count:,} in total" in out
     assert "tokenizers  " in out
     assert all(len(line) <= 80 for line in out.splitlines()[1:]), out
     facts = json.loads(inspected(monkeypatch, capsys, tmp_path / kind, "--json"))

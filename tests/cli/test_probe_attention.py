@@ -41,7 +41,7 @@ def test_a_page_arrays_and_a_few_lines(capsys: pytest.CaptureFixture[str]) -> No
     read = np.load("seen.npz", allow_pickle=False)
     itself = read["self.summary.itself"]
     layer, head = np.unravel_index(itself.argmax(), itself.shape)
-    assert f"  at itself            layer {layer + 1}, head {head + 1}    {itself.max():.2f} of the weight" in lines
+    assert f"  most on itself       layer {layer + 1}, head {head + 1}    {itself.max():.2f} of the weight" in lines
     assert "the score of 'fair' by the head 'classify'" in " ".join(lines)
     size = Path("attention.html").stat().st_size
     assert f"attention.html ({size / 1000:.1f} kB)" in lines
@@ -63,7 +63,7 @@ def test_a_page_arrays_and_a_few_lines(capsys: pytest.CaptureFixture[str]) -> No
         (("small", "a film", "--out", "page.pdf"), "page.pdf: the ending must be .html."),
         (("small", "a film", "--arrays", "x.html"), "x.html: the ending must be .npz."),
         (("small", "a film", "--out", "no/page.html"), "no/page.html: name a file in a folder that exists."),
-        (("small", " "), "the text is empty; give one with words in it."),
+        (("small", " "), "the text is empty. Pass a text with words."),
         (("small", "a film", "--position", "0"), "--position 0: tokens are counted from 1."),
         (("small", "a film", "--label", "x"), "small: the head 'classify' has no label 'x'; it has bad, fair, good."),
         (("words", "a film"), "words: is a TF-IDF model, which attends to nothing; name a transformer."),

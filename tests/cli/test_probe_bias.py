@@ -135,7 +135,7 @@ def test_a_masked_word_model_says_which_text_is_the_likelier(
     ("arguments", "reason"),
     [
         ((), "name a model, a run or a study"),
-        (("{study}", "--pairs", ""), "names no set"),
+        (("{study}", "--pairs", ""), "--pairs is empty"),
         (("{study}", "--pairs", "genrated"), "did you mean 'generated'"),
         (("{study}", "--pairs", "{pairs}", "--factors", "thin"), "no column 'thin'"),
         (("{study}", "--pairs", "{pairs}", "--label", "great"), "has no class 'great'; it has bad, good"),

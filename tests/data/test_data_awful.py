@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heedful.data.examples import load_dataset
-from heedful.data.files import columns_of, read_rows
+from heedful.data.files import open_table, read_rows
 from heedful.errors import RequestError
 from tests.support.awful_files import CASES, GOOD, Case
 
@@ -47,7 +47,7 @@ def test_a_folder_and_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="is a folder; name a data file in it"):
         load_dataset(train=tmp_path, text="text", label="label")
     with pytest.raises(RequestError, match=r"no\.csv does not exist"):
-        columns_of(tmp_path / "no.csv")
+        open_table(tmp_path / "no.csv")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -57,7 +57,7 @@ def test_no_permission(tmp_path: Path) -> None:
     path.write_text(GOOD)
     path.chmod(0)
     with pytest.raises(RequestError, match=r"a\.csv cannot be read \(Permission denied\)"):
-        columns_of(path)
+        open_table(path)
 
 
 def test_rows_keep_their_numbers_lines_and_columns(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_rows_keep_their_numbers_lines_and_columns(tmp_path: Path) -> None:
     ]
     assert rows[1].raw == {"id": "8", "text": "c", "label": ""}
     assert [r.label for r in read_rows(path, "text")] == [None, None]
-    assert columns_of(path) == ["id", "text", "label"]
+    assert open_table(path).columns == ("id", "text", "label")
 
 
 def test_an_unreadable_row_stops_the_stream_unless_it_is_taken(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_an_unreadable_row_stops_the_stream_unless_it_is_taken(tmp_path: Path) -
     with pytest.raises(RequestError, match="line 2, has no 'text'; correct or remove it"):
         list(read_rows(path, "text"))
     lost: list[int] = []
-    rows = list(read_rows(path, "text", skip=lambda bad: lost.append(bad.number)))
+    rows = list(open_table(path).rows("text", skip=lambda bad: lost.append(bad.number)))
     assert [(r.number, r.text) for r in rows] == [(1, "a"), (3, "3")]
     assert lost == [2]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from heedful.data.files import columns_of, find_rule, read_rows
+from heedful.data.files import open_table, read_rows
 from heedful.data.rules import separator_of
 
 letters = st.text(st.sampled_from("ab \"',;\t|\n\réñ漢🙂\u2028\x85\ufeff"), max_size=12)
@@ -19,7 +19,7 @@ tables = st.lists(st.tuples(letters, letters, st.sampled_from(["x", "y "])), min
 
 
 def check(path: Path, rows: list[tuple[str, str, str]]) -> None:
-    assert columns_of(path) == ["first", "second", "kind"]
+    assert open_table(path).columns == ("first", "second", "kind")
     found = [(row.number, row.text, row.pair, row.label) for row in read_rows(path, "first", "second", "kind")]
     assert found == [(i, a, b, c.strip()) for i, (a, b, c) in enumerate(rows, 1)]
 
@@ -56,7 +56,7 @@ def test_tsv_without_quoting(rows: list[tuple[str, str, str]]) -> None:
         path = Path(folder) / "a.tsv"
         lines = ["\t".join(row) for row in [("first", "second", "kind"), *plain]]
         path.write_bytes("".join(line + "\n" for line in lines).encode())
-        assert not find_rule(path).quoted
+        assert not open_table(path).rule.quoted
         check(path, plain)  # type: ignore[arg-type]
 
 

@@ -12,12 +12,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from heedful.data.aligned.loading import load_pairs
-from heedful.data.aligned.named import NAMED as PAIRS
+from heedful.data.catalog import PAIRS
 from heedful.data.checks import check_splits
 from heedful.data.examples import Dataset, load_dataset
 from heedful.data.named import NAMED
 from heedful.data.pig_latin import translate
+from heedful.data.translations import load_pairs
 
 pytestmark = pytest.mark.full
 real = pytest.mark.skipif(not os.environ.get("HEEDFUL_DATA"), reason="needs HEEDFUL_DATA")

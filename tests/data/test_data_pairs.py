@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data.aligned.filters import LONGEST, Filters, count_words, filter_pairs
-from heedful.data.aligned.loading import load_pairs
-from heedful.data.aligned.reading import read_text_files
-from heedful.data.aligned.records import Aligned, Pairs
-from heedful.data.aligned.shifts import find_loss, find_shift
 from heedful.data.disk import read_lines
 from heedful.data.files import read_rows
+from heedful.data.filters import LONGEST, Filters, count_words, filter_pairs
 from heedful.data.pig_latin import translate as pig_latin_of
 from heedful.data.pig_latin import words
+from heedful.data.records import Aligned, Pairs
+from heedful.data.shifts import find_loss, find_shift
+from heedful.data.translation_files import read_text_files
+from heedful.data.translations import load_pairs
 from heedful.errors import RequestError
 from tests.support.pair_files import PAIRS, jsonl, parquet, text_files, tsv, zipped_files
 
@@ -202,7 +202,7 @@ def test_lines_end_alike_in_every_encoding(encoding: str, tmp_path: Path) -> Non
     (tmp_path / "t.en").write_bytes("a\rb\nc\u2028d\r\n\re\x85".encode(encoding))
     (tmp_path / "t.de").write_bytes("A\nB\x1d\nC".encode(encoding))
     assert [line for _, line in read_lines(tmp_path / "t.en")] == ["a\rb\n", "c\u2028d\r\n", "\re\x85"]
-    assert read_text_files(tmp_path / "t.en", tmp_path / "t.de").pairs.rows == [1, 2, 3]
+    assert read_text_files(tmp_path / "t.en", tmp_path / "t.de").rows == [1, 2, 3]
     (tmp_path / "t.en").write_bytes("a\rb\u2028c\r\rd".encode(encoding))  # as old Macintoshes wrote
     assert list(read_lines(tmp_path / "t.en")) == [(1, "a\r"), (2, "b\u2028c\r"), (3, "\r"), (4, "d")]
     (tmp_path / "t.csv").write_bytes("x,y\na\rb,c\n".encode(encoding))

@@ -9,10 +9,11 @@ from test_data_named import Hub, hub
 
 from heedful import plugins
 from heedful.cli.data import show
-from heedful.data.aligned.loading import load_pairs
-from heedful.data.aligned.named import NAMED, where_pairs_are
+from heedful.data.catalog import PAIRS
 from heedful.data.examples import load_dataset
 from heedful.data.look import look_at
+from heedful.data.named import where_from
+from heedful.data.translations import load_pairs
 from heedful.errors import RequestError, WorkError
 from heedful.objectives.loading import load_aligned
 from heedful.objectives.protocol import Objective
@@ -86,10 +87,10 @@ def test_words_are_split_by_themselves(folder: Path) -> None:
 
 
 def test_where_they_are(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert where_pairs_are(NAMED["en-my"]) == (str(folder / "en_my"), True)
-    assert where_pairs_are(NAMED["pig-latin-small"]) == ("generated", True)
+    assert where_from(PAIRS["en-my"]) == (str(folder / "en_my"), True)
+    assert where_from(PAIRS["pig-latin-small"]) == ("generated", True)
     monkeypatch.delenv("HEEDFUL_DATA")
-    assert where_pairs_are(NAMED["en-my"])[1] is False
+    assert where_from(PAIRS["en-my"])[1] is False
     with pytest.raises(RequestError, match=r"en-my is not here \(HEEDFUL_DATA is not set\) and not on the hub; set"):
         load_pairs(name="en-my")
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.aligned.catalog import NAMED
-from heedful.data.aligned.loading import load_pairs
+from heedful.data.catalog import PAIRS
 from heedful.data.pig_latin import generate, translate, translate_word, words
+from heedful.data.translations import load_pairs
 
 WORDS = {
     # A vowel first.
@@ -66,7 +66,7 @@ def test_the_words_of_the_package() -> None:
 @pytest.mark.parametrize("name", ["pig-latin-small", "pig-latin-large", "pig-latin-sentences"])
 def test_sets_that_are_made(name: str) -> None:
     data = load_pairs(name=name)
-    assert {split: len(pairs) for split, pairs in data.splits.items()} == NAMED[name].sizes
+    assert {split: len(pairs) for split, pairs in data.splits.items()} == PAIRS[name].sizes
     assert not data.recurring
     assert all(check["state"] == "pass" for check in data.checks)
     assert load_pairs(name=name).fingerprints == data.fingerprints

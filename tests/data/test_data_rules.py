@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from heedful.data.examples import Dataset, load_dataset
-from heedful.data.files import columns_of, find_rule, read_rows
+from heedful.data.files import open_table, read_rows
 from heedful.data.rules import looks_like_names, separator_of
 from heedful.errors import RequestError
 
@@ -159,7 +159,7 @@ def test_a_header_that_is_repeated_further_down_is_no_row(tmp_path: Path, names:
     dataset = load(train=path, text=None, label=None)
     assert (dataset.train.texts, dataset.labels) == ([row[0] for row in ROWS], ("bad", "good"))
     assert [check["sentence"] for check in dataset.checks if check["state"] == "warn"] == [
-        "a.csv: 2 rows could not be read and are left out (lines 12, 33; the first repeats the column names)."
+        "a.csv: 2 rows cannot be read and are left out (lines 12, 33; the first repeats the column names)."
     ]
     with pytest.raises(RequestError, match=r"a\.csv, line 12, repeats the column names; correct or remove it"):
         list(read_rows(path, names[0]))
@@ -232,7 +232,7 @@ def test_odd_files_have_a_rule_too(tmp_path: Path) -> None:
     for i, content in enumerate((text.encode(), text.encode("utf-8-sig"), text.encode("utf-16"), text.encode()[:40])):
         path = tmp_path / f"{i}.csv"
         path.write_bytes(content)
-        rule = find_rule(path)
-        assert (columns_of(path, rule), rule.notes) == (["text", "label"], [])
+        table = open_table(path)
+        assert (table.columns, table.rule.notes) == (("text", "label"), [])
     alone = tsv(tmp_path / "one.csv", "A sentence of one column alone.", "And a second one of some more words.")
-    assert columns_of(alone) == ["column 1"]
+    assert open_table(alone).columns == ("column 1",)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.data.examples import load_dataset
-from heedful.data.records import Examples, fingerprint
+from heedful.data.records import Examples
 from heedful.data.splits import carve
 from heedful.errors import RequestError
 
@@ -144,8 +144,8 @@ def test_fingerprints_notice_every_change() -> None:
         base.take([1, 0]),
         base.take([0]),
     ]
-    assert len({fingerprint(examples) for examples in [base, *changes]}) == 1 + len(changes)
-    assert fingerprint(base) == fingerprint(Examples(base.texts, base.pairs, base.labels, None, [8, 9]))
+    assert len({examples.fingerprint for examples in [base, *changes]}) == 1 + len(changes)
+    assert base.fingerprint == Examples(base.texts, base.pairs, base.labels, None, [8, 9]).fingerprint
 
 
 def test_take_keeps_the_rows_of_one_example_together() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.questions import Questions
+from heedful.data.records import Questions
 from heedful.errors import RequestError
 from heedful.inference.questions import stands_in
 from heedful.probes.knowledge.material import Given, Library

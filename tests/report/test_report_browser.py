@@ -15,8 +15,8 @@ from heedful.report.bias import write_bias_report
 from heedful.report.run import write_run_report
 from heedful.report.study import write_reports, write_study_report
 from heedful.theory.catalog import demonstrations
+from heedful.theory.catalog import run as run_demonstrations
 from heedful.theory.pages import write_page
-from heedful.theory.running import run as run_demonstrations
 from tests.support.bias_samples import Planted, crossed, subject
 from tests.support.large_samples import make_comparison, make_search
 from tests.support.report_samples import make_run, make_study

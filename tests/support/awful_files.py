@@ -324,7 +324,7 @@ TYPED = [
         "jsonl with a broken line",
         "a.jsonl",
         jsonl(*TWELVE, '{"text": "x", \n'),
-        note="1 row could not be read and is left out .line 13; .*is not JSON",
+        note="1 row cannot be read and is left out .line 13; .*is not JSON",
         **ONES_AND_ZEROS,
     ),
     Case(

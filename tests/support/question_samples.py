@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from heedful.data.questions import Questions
+from heedful.data.records import Questions
 from heedful.probes.knowledge.ask import Said
 from heedful.probes.knowledge.material import Material
 from heedful.probes.knowledge.names import KnownNames, KnownText

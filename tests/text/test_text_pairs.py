@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.aligned.records import Aligned, Pairs
+from heedful.data.records import Aligned, Pairs
 from heedful.errors import RequestError
 from heedful.objectives import translators
 from heedful.recipes.reading import make_recipe
@@ -87,7 +87,7 @@ def test_tokenizers_that_will_not_do(tmp_path: Path) -> None:
 
 def test_trained_once_for_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = Pairs(SOURCES, TARGETS, list(range(12)))
-    data = Aligned("toy", ("en", "de"), {"train": pairs}, {"train": pairs.fingerprint})
+    data = Aligned("toy", ("en", "de"), {"train": pairs}, fingerprints={"train": pairs.fingerprint})
     store = SharedStore(tmp_path / "store")
 
     def made(seed: int, **table: Any) -> PairTokenizer:

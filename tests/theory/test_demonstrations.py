@@ -1,16 +1,17 @@
 """Every demonstration: each of its checks over 1,000 draws, and the pages that are made of them."""
 
+import importlib
+import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
+from heedful.theory import demonstrations as folder
 from heedful.theory import pages
-from heedful.theory.catalog import CHAPTERS, demonstrations
-from heedful.theory.demonstration import DRAWS, Check, Demonstration, Shown
-from heedful.theory.running import run
-from heedful.theory.wording import measured, number, outcome
+from heedful.theory.catalog import CHAPTERS, demonstrations, run
+from heedful.theory.demonstration import DRAWS, Check, Demonstration, Shown, measured, number, outcome
 
 DOCS = Path(__file__).parents[2] / "docs" / "theory"
 ALL = {d.name: d for d in demonstrations()}
@@ -63,12 +64,22 @@ def test_it_is_written_for_a_reader(name: str) -> None:
     assert all(figure.name.startswith(name) for figure in pages.figures([(d, shown(name))]))
 
 
+@each
+def test_every_statement_of_its_page_is_checked(name: str) -> None:
+    page = importlib.import_module(f"{folder.__name__}.{name.replace('-', '_')}").PAGE
+    result = shown(name)
+    for section, checks in (("Checks", result.checks), ("Checks of the limits", result.limits)):
+        templates = [re.sub(r"\\\$\\?\{?\w+\\?\}?", ".+", re.escape(text)) for text in page.sentences[section].values()]
+        assert all(any(re.fullmatch(template, check.statement) for check in checks) for template in templates)
+        assert all(any(re.fullmatch(template, check.statement) for template in templates) for check in checks)
+
+
 def test_the_pages_in_the_docs_are_what_the_demonstrations_say() -> None:
     runs = [(d, shown(d.name)) for d in demonstrations()]
     made = pages.texts(runs)
     assert {file.name for file in DOCS.glob("*.md")} == set(made)
     for file, text in made.items():
-        assert (DOCS / file).read_text(encoding="utf-8") == text, f"make it anew: heedful theory --markdown {DOCS}"
+        assert (DOCS / file).read_text(encoding="utf-8") == text, f"regenerate it: heedful theory --markdown {DOCS}"
     drawn = [figure.name for figure in pages.figures(runs)]
     assert len(drawn) == len(set(drawn))
     assert {file.stem for file in (DOCS / pages.PICTURES).glob("*.png")} == set(drawn)
@@ -95,7 +106,7 @@ def test_a_wrong_number_is_noticed() -> None:
     assert measured(Check("", good, 1e-9), exactly=False) == "1,000 draws; none is off by more than 1e−9"
     broken = Shown((Check("", one, 1e-9),), (), ())
     assert not broken.passed
-    assert "1 do not come out" in pages.texts([(_plain(broken), broken)])[pages.INDEX]
+    assert "1 failed" in pages.texts([(_plain(broken), broken)])[pages.INDEX]
 
 
 def _plain(result: Shown) -> Demonstration:

@@ -14,8 +14,8 @@ from heedful.cli.theory import theory
 from heedful.errors import RequestError
 from heedful.report.page import charts
 from heedful.theory import catalog, pages
+from heedful.theory.catalog import run
 from heedful.theory.demonstration import Check, Shown
-from heedful.theory.running import run
 
 WRONG = Shown((Check("0 = 1.", torch.ones(1000, dtype=torch.float64), 1e-9),), (), ())
 
@@ -35,7 +35,7 @@ def test_runs_those_that_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, printed.splitlines())) <= 80
     text = " ".join(printed.split())
     assert "ok ε = 0: LN(x) is (1, −1) if x₁ > x₂ and (−1, 1) if x₁ < x₂. holds: 2,000 draws; the worst" in text
-    assert "each of the two weights is near 1. fails, as it should: 2,000 draws; 100.0 % are off by more" in text
+    assert "each of the two weights is near 1. counterexample confirmed: 2,000 draws; 100.0 % are off by more" in text
     assert "That is a slip: weights add up to 1" in text
     assert "layernorm-length" not in text
 
@@ -50,18 +50,18 @@ def test_a_claim_that_does_not_hold_is_said_and_counted(
     assert left.value.exit_code == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "!! 0 = 1. DOES NOT HOLD: 1,000 draws; 100.0 % are off by more than 1e−9, the worst by 1." in printed
-    assert printed.endswith("Not as it should be: wrong.")
+    assert printed.endswith("Failed: wrong.")
 
 
 def test_refuses_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"no demonstration 'layernorm-lenght'; did you mean layernorm-length\?"):
+    with pytest.raises(RequestError, match=r"'layernorm-lenght'. Did you mean layernorm-length\?"):
         theory(["layernorm-lenght"])
-    with pytest.raises(RequestError, match="`heedful theory` lists them"):
+    with pytest.raises(RequestError, match="Run `heedful theory` to list them"):
         theory(["zzz"])
     for draws in (10, 10**9):
         with pytest.raises(RequestError, match=rf"--draws {draws}: give a number from 1,000 to 20,000"):
             theory(["layernorm-two"], draws=draws)
-    with pytest.raises(RequestError, match="--draws goes with"):
+    with pytest.raises(RequestError, match="--draws needs the NAME"):
         theory(draws=2000)
     with pytest.raises(RequestError, match=r"absent.* a folder that exists"):
         theory(["layernorm-two"], html=tmp_path / "absent" / "page.html")
@@ -75,7 +75,7 @@ def test_refuses_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "mine.html").unlink()
     with pytest.raises(RequestError, match="is a file: give a folder"):
         theory(markdown=tmp_path / "file")
-    with pytest.raises(RequestError, match="leave the names out"):
+    with pytest.raises(RequestError, match="Remove the names"):
         theory(["layernorm-two"], markdown=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 

@@ -2,7 +2,6 @@
 or PEFT can say it, in theirs as well."""
 
 import dataclasses
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +35,7 @@ from heedful.models.transformer import Transformer, make_head
 from heedful.nn.activations import ACTIVATIONS
 from heedful.nn.blocks import FUSED
 from heedful.nn.heads import Reads
+from heedful.storage.hashing import sha256_of
 
 CONFIG, WEIGHTS, OLD_WEIGHTS = "head_config.json", "model_head.safetensors", "pytorch_model_head.bin"
 _FLEX_KEYS = {
@@ -89,10 +89,8 @@ def find_head_of_model(model: Path, adapters: Composition, family: Family) -> Fo
 def _stored_pooler(model: Path, family: Family) -> str:
     """As `pooler_digest` has it, of the file."""
     tensors = {family.plain(name): stored for name, stored in open_tensors(model).items()}
-    digest = hashlib.sha256()
-    for kind in ("weight", "bias"):
-        digest.update(tensors[f"{family.pooler}.{kind}"].read().float().contiguous().numpy().data)
-    return digest.hexdigest()
+    own = (tensors[f"{family.pooler}.{kind}"].read() for kind in ("weight", "bias"))
+    return sha256_of(tensor.float().contiguous().numpy().data for tensor in own)
 
 
 def put_head(transformer: Transformer, directory: Path, name: str, found: FoundHead, adapters: str) -> dict[str, str]:

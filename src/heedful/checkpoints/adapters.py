@@ -5,7 +5,6 @@ What those cannot say (through which pooling a head reads, how its classes are c
 trained) is in a further file, heedful.json.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from heedful.models.adapters import (
 )
 from heedful.models.composition import Fuse
 from heedful.models.transformer import Transformer
+from heedful.storage.hashing import lines_of_files, sha256_of
 
 FOLDER = "adapters"
 """Of a model directory: a folder for each adapter and each fusion, by its name."""
@@ -89,12 +89,7 @@ class StoredAdapter:
 
 
 def files_fingerprint(directory: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(directory.iterdir()):
-        if path.is_file() and path.suffix in (".json", ".safetensors", ".bin"):
-            with path.open("rb") as file:
-                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return digest.hexdigest()
+    return sha256_of(lines_of_files(directory, {".json", ".safetensors", ".bin"}))
 
 
 def _modern(name: str) -> str:
@@ -227,20 +222,17 @@ def pooler_digest(transformer: Transformer) -> str | None:
     """The sha256 of the pooler's weights, through which a head may read; None without one."""
     if transformer.body.pooler is None:
         return None
-    digest = hashlib.sha256()
-    for p in transformer.body.pooler.parameters():
-        digest.update(p.detach().cpu().float().contiguous().numpy().data)
-    return digest.hexdigest()
+    return sha256_of(map(_bytes, transformer.body.pooler.parameters()))
 
 
 def body_digest(transformer: Transformer) -> str:
     """The sha256 of the body's weights, without the pooler, which may be drawn for a head."""
-    digest = hashlib.sha256()
-    for name, p in transformer.body.named_parameters():
-        if not name.startswith("pooler."):
-            digest.update(name.encode())
-            digest.update(p.detach().cpu().float().contiguous().numpy().data)
-    return digest.hexdigest()
+    own = ((name, p) for name, p in transformer.body.named_parameters() if not name.startswith("pooler."))
+    return sha256_of(part for name, p in own for part in (name, _bytes(p)))
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.detach().cpu().float().contiguous().numpy().data
 
 
 def fill(

@@ -1,6 +1,5 @@
 """Models that have a name here: in the package, or where to fetch them, and the checksums that prove each right."""
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from heedful.checkpoints.hub import fetch
 from heedful.errors import RequestError, WorkError
 from heedful.hub_client import say
 from heedful.storage.directories import replace_directory
+from heedful.storage.hashing import sha256_of_file
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,7 @@ def verify(model: Named, folder: Path) -> None:
         path = folder / name
         if not path.is_file():
             raise WorkError(f"{model.name}: {name} did not come along.")
-        with path.open("rb") as file:
-            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        actual = sha256_of_file(path)
         if actual != expected:
             raise WorkError(
                 f"{model.name}: {name} is not the file that was published (sha256 {actual[:12]}…); refused."

@@ -1,6 +1,5 @@
 """A model directory, whole: read it with every tensor accounted for, write it so that Hugging Face reads it too."""
 
-import hashlib
 import json
 import math
 import re
@@ -32,6 +31,7 @@ from heedful.models.shape import Shape, main_head
 from heedful.models.transformer import Transformer
 from heedful.nn.blocks import FUSED, Kernels
 from heedful.storage.directories import link_or_copy, refuse_strangers, replace_directory
+from heedful.storage.hashing import sha256_of
 from heedful.storage.shared import SharedStore
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
@@ -437,11 +437,8 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 def link_tensors(tensors: Mapping[str, Tensor], path: Path, shared: SharedStore) -> None:
     """Written once for all that have the same tensors, then linked, where the file system can."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.numpy().data)
-    with shared.place({"tensors": digest.hexdigest()}) as folder:
+    named = ((f"{name} {tuple(t.shape)} {t.dtype}", t.numpy().data) for name, t in sorted(tensors.items()))
+    with shared.place({"tensors": sha256_of(part for parts in named for part in parts)}) as folder:
         whole = folder / "tensors.safetensors"
         if not whole.exists():
             part = folder / ".tensors.part"

@@ -1,12 +1,13 @@
 """From what the user calls a model to its directory."""
 
 import difflib
-import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from heedful.checkpoints import catalog, hub
 from heedful.checkpoints.adapters import FOLDER, files_fingerprint
 from heedful.errors import RequestError
+from heedful.storage.hashing import lines_of_files, sha256_of
 from heedful.storage.runs import MARK_DIGITS, names_mark
 
 
@@ -60,15 +61,14 @@ def _mark(path: Path) -> Path:
 
 def fingerprint(directory: Path) -> str:
     """The sha256 of everything in a model directory that is read: config, weights, tokenizer, adapters."""
-    digest = hashlib.sha256()
-    for path in sorted(directory.iterdir()):
-        if path.is_file() and path.suffix in {".json", ".safetensors", ".bin", ".txt", ".spm"}:
-            with path.open("rb") as file:
-                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return sha256_of(_parts(directory))
+
+
+def _parts(directory: Path) -> Iterator[str]:
+    yield from lines_of_files(directory, {".json", ".safetensors", ".bin", ".txt", ".spm"})
     if (directory / FOLDER).is_dir():
         for path in sorted(p for p in (directory / FOLDER).iterdir() if p.is_dir()):
-            digest.update(f"{path.name} {files_fingerprint(path)}\n".encode())
+            yield f"{path.name} {files_fingerprint(path)}\n"
     for name in ("target", "bert"):  # of translators
         if (directory / name).is_dir():
-            digest.update(f"{name} {fingerprint(directory / name)}\n".encode())
-    return digest.hexdigest()
+            yield f"{name} {fingerprint(directory / name)}\n"

@@ -1,4 +1,4 @@
-"""`heedful data`: the data sets that have a name here, and a look at any of them or at a file of yours."""
+"""`heedful data`: list the named data sets, and look at one of them or at a file."""
 
 import textwrap
 from typing import Annotated, Any
@@ -9,7 +9,9 @@ from heedful.cli.data_shard import shard
 from heedful.cli.show import Header, print_json
 
 app = typer.Typer(
-    help="List the data sets that have a name here, or look at one, or at a file.", invoke_without_command=True
+    help="List the named data sets, look at one or at a file, or tokenise text for pretraining.",
+    short_help="Look at data sets and files",
+    invoke_without_command=True,
 )
 
 app.command("shard")(shard)
@@ -22,52 +24,36 @@ _USES = {"text": "running text, for data.corpus", "questions": 'questions, for o
 @app.callback()
 def data(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Output JSON.")] = False,
 ) -> None:
-    """List the named data sets: what each is, where it would come from, and whether it is there."""
+    """List the named data sets: contents, source, and whether they are on this machine."""
     if context.invoked_subcommand is not None:
         return
-    from heedful.data.aligned.named import NAMED as PAIRS
-    from heedful.data.aligned.named import where_pairs_are
-    from heedful.data.catalog import QUESTIONS
+    from heedful.data.catalog import PAIRS, QUESTIONS
     from heedful.data.corpus.finding import CORPORA
-    from heedful.data.named import NAMED, data_folder, where_from
+    from heedful.data.named import NAMED, data_folder, first_file, where_from
 
     folder = data_folder()
 
     entries = []
-    for entry in NAMED.values():
+    for entry in [*NAMED.values(), *PAIRS.values()]:
         place, present = where_from(entry)
+        translations = entry.kind == "translations"
         entries.append(
             {
                 "name": entry.name,
-                "what": entry.what,
+                "what": f"{entry.what} (translations)" if translations else entry.what,
                 "kind": entry.kind,
-                "labels": list(entry.labels),
-                "sizes": entry.sizes,
+                **({"languages": list(entry.languages)} if translations else {"labels": list(entry.labels)}),
+                "sizes": dict(entry.sizes),
                 "from": place,
                 "present": present,
                 "licence": entry.licence,
                 "contamination": entry.contamination,
             }
         )
-    for pairs in PAIRS.values():
-        place, present = where_pairs_are(pairs)
-        entries.append(
-            {
-                "name": pairs.name,
-                "what": f"{pairs.what} (translations)",
-                "kind": "translations",
-                "languages": list(pairs.languages),
-                "sizes": dict(pairs.sizes),
-                "from": place,
-                "present": present,
-                "licence": pairs.licence,
-                "contamination": pairs.contamination,
-            }
-        )
     from_folder = [(one.name, one.what, "text", one.file, one.licence) for one in CORPORA.values()]
-    from_folder += [(one.name, one.what, "questions", one.files["train"], one.licence) for one in QUESTIONS.values()]
+    from_folder += [(one.name, one.what, "questions", first_file(one), one.licence) for one in QUESTIONS.values()]
     texts = [
         {
             "name": name,
@@ -85,15 +71,15 @@ def data(
         return
     for facts in entries:
         _print_wrapped(f"{facts['name']}: {facts['what']}", "", "    ")
-        state = "here" if facts["present"] else "not here"
+        state = "available" if facts["present"] else "not downloaded"
         _print_wrapped(f"{state} ({facts['from']}); licence: {facts['licence'] or 'not stated'}", "    ", "    ")
         _print_wrapped(f"contamination: {facts['contamination']}", "    ", "    ")
     for facts in texts:
         _print_wrapped(f"{facts['name']}: {facts['what']} ({_USES[str(facts['kind'])]})", "", "    ")
         where = facts["from"] if facts["present"] else f"set HEEDFUL_DATA to a folder with {facts['file']}"
-        state = "here" if facts["present"] else "not here"
+        state = "available" if facts["present"] else "not downloaded"
         _print_wrapped(f"{state} ({where}); licence: {facts['licence'] or 'not stated'}", "    ", "    ")
-    print("heedful data show NAME or FILE looks at one.")
+    print("To look at one: heedful data show NAME or FILE.")
 
 
 @app.command("show")
@@ -102,21 +88,26 @@ def show(
         str,
         typer.Argument(
             metavar="NAME|FILE",
-            help="A named set, or a CSV, TSV, JSONL or Parquet file; of translations also what two aligned files have "
-            "before their endings.",
+            help="A named data set, or a CSV, TSV, JSONL or Parquet file. For translations also the common part of the "
+            "names of two aligned files.",
         ),
     ],
-    text: Annotated[str | None, typer.Option(help="The column with the text.", metavar="COL")] = None,
-    label: Annotated[str | None, typer.Option(help="The column with the label or score.", metavar="COL")] = None,
-    pair: Annotated[str | None, typer.Option(help="The column with the second sentence.", metavar="COL")] = None,
+    text: Annotated[str | None, typer.Option(help="Column with the text.", metavar="COL")] = None,
+    label: Annotated[str | None, typer.Option(help="Column with the label or score.", metavar="COL")] = None,
+    pair: Annotated[str | None, typer.Option(help="Column with the second text of a pair.", metavar="COL")] = None,
     from_: Annotated[
-        str | None, typer.Option("--source", help="Of translations: the column, or the file's ending.", metavar="SIDE")
+        str | None, typer.Option("--source", help="For translations: the source column or file ending.", metavar="SIDE")
     ] = None,
-    into: Annotated[str | None, typer.Option("--target", help="The same, of the target.", metavar="SIDE")] = None,
+    into: Annotated[
+        str | None, typer.Option("--target", help="For translations: the target column or file ending.", metavar="SIDE")
+    ] = None,
     header: Header = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Output JSON.")] = False,
 ) -> None:
-    """Sizes, label balance, lengths, three examples, and what may be wrong. Columns are guessed if that is safe."""
+    """Show sizes, label balance, lengths, three examples, and possible problems of a data set.
+
+    Columns that are not named are detected if there is only one possibility.
+    """
     from heedful.data.look import look_at
 
     facts = look_at(source, text, pair, label, header, (from_, into))
@@ -169,7 +160,7 @@ def _print_balance(facts: dict[str, Any]) -> None:
     print(f"\n{'label':<26}" + "".join(f"{name:>17}" for name in shown))
     for label in facts["labels"][:_MOST_LABELS]:
         cells = "".join(
-            f"{balance[label]:>10,} {100 * balance[label] / max(1, sum(balance.values())):>4.0f} %"
+            f"{balance[label]:>10,} {100 * balance[label] / max(1, sum(balance.values())):>5.0f}%"
             for balance in shown.values()
         )
         print(f"{_clip(label, 25):<26}{cells}")
@@ -189,7 +180,7 @@ def _print_examples(facts: dict[str, Any]) -> None:
 
 
 def _clip(text: str, width: int) -> str:
-    """On one line, and no longer than the width; control characters, which would move the cursor, as dots."""
+    """Shorten to one line of this width; control characters, which would move the cursor, become dots."""
     flat = " ".join(text[: 4 * width + 100].split())
     flat = "".join(c if c.isprintable() else "·" for c in flat)
     return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -1,4 +1,4 @@
-"""`heedful doctor`: is this machine ready, and if not, what to do about it."""
+"""`heedful doctor`: check the installation and suggest fixes."""
 
 import importlib.metadata
 import os
@@ -21,22 +21,22 @@ class Finding:
     what: str
     value: str
     state: str
-    """"ok", "absent" (fine until it is needed) or "problem"."""
+    """"ok", "absent" (fine until needed) or "problem"."""
     remedy: str = ""
 
 
 def doctor(
     sanity: Annotated[
-        str | None, typer.Option(help="A model to run against stored activations of Hugging Face's.", metavar="MODEL")
+        str | None, typer.Option(help="Model to compare with stored activations of Hugging Face's.", metavar="MODEL")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="The .npz with those activations; default: $HEEDFUL_DATA/sanity/.")
+        Path | None, typer.Option(help="The .npz file of activations; default: in $HEEDFUL_DATA/sanity/.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Output JSON.")] = False,
 ) -> None:
-    """Check versions, device, threads, extras, cache and data folders; one line each, with the remedy."""
+    """Check versions, device, threads, extras, cache and data folders. Print one line each, with the fix."""
     if against is not None and sanity is None:
-        raise RequestError("--against goes with --sanity MODEL.")
+        raise RequestError("--against needs --sanity MODEL.")
     findings = list(examine())
     if sanity is not None:
         findings.append(check_activations(sanity, against or _stored_activations(sanity)))
@@ -64,14 +64,14 @@ def _check_package(name: str) -> Finding:
     try:
         return Finding(name, importlib.metadata.version(name), "ok")
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "missing", "problem", "install heedful again with pip")
+        return Finding(name, "missing", "problem", "reinstall heedful with pip")
 
 
 def _check_device_and_threads() -> Iterator[Finding]:
     try:
         import torch
     except ImportError as error:
-        yield Finding("device", f"torch does not import ({error})", "problem", "install torch again")
+        yield Finding("device", f"torch cannot be imported ({error})", "problem", "reinstall torch")
         return
     if torch.cuda.is_available():
         yield Finding("device", f"cuda ({torch.cuda.get_device_name()})", "ok")
@@ -89,7 +89,7 @@ def _check_device_and_threads() -> Iterator[Finding]:
 
 
 def _check_extras() -> Iterator[Finding]:
-    """For each extra of the package: whether everything it requires is installed."""
+    """Check for each extra of the package whether its requirements are installed."""
     try:
         facts = importlib.metadata.metadata("heedful")
     except importlib.metadata.PackageNotFoundError:
@@ -100,7 +100,7 @@ def _check_extras() -> Iterator[Finding]:
         names = [match[0] for r in wanted if (match := re.match(r"[\w.-]+", r))]
         absent = [n for n in names if not _is_installed(n)]
         if absent:
-            yield Finding(f"extra {extra}", f"lacks {', '.join(absent)}", "absent", f"pip install 'heedful[{extra}]'")
+            yield Finding(f"extra {extra}", f"missing {', '.join(absent)}", "absent", f"pip install 'heedful[{extra}]'")
         else:
             yield Finding(f"extra {extra}", "installed", "ok")
 
@@ -119,14 +119,14 @@ def _check_folders() -> Iterator[Finding]:
     cache = cache_folder()
     nearest = next(p for p in (cache, *cache.parents) if p.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        yield Finding("cache", f"{cache} cannot be written", "problem", "set HEEDFUL_CACHE to a folder of yours")
+        yield Finding("cache", f"{cache} is not writable", "problem", "set HEEDFUL_CACHE to a writable folder")
     else:
         yield Finding("cache", f"{cache}, {size(shutil.disk_usage(nearest).free)} free", "ok")
     data = os.environ.get("HEEDFUL_DATA")
     if not data:
-        yield Finding("data", "HEEDFUL_DATA is not set", "absent", "set it to a folder of data sets if you have one")
+        yield Finding("data", "HEEDFUL_DATA is not set", "absent", "optional: set it to a folder of data sets")
     elif not Path(data).expanduser().is_dir():
-        yield Finding("data", f"HEEDFUL_DATA={data} is not a folder", "problem", "correct it or unset it")
+        yield Finding("data", f"HEEDFUL_DATA={data} is not a folder", "problem", "correct or unset it")
     else:
         yield Finding("data", data, "ok")
 
@@ -135,23 +135,23 @@ def _check_models() -> Iterator[Finding]:
     from heedful.checkpoints import catalog
 
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
-    place = os.environ.get("HF_ENDPOINT", "its usual address")
+    place = os.environ.get("HF_ENDPOINT", "default address")
     if offline:
-        yield Finding("hub", "offline mode", "absent", "unset HF_HUB_OFFLINE to fetch models")
+        yield Finding("hub", "offline mode", "absent", "unset HF_HUB_OFFLINE to download models")
     else:
-        yield Finding("hub", f"{place}, asked only when a model is named that is not here", "ok")
+        yield Finding("hub", f"{place}, contacted only to download a model", "ok")
     for name in catalog.CATALOG:
         if catalog.is_present(name):
             yield Finding(f"model {name}", str(catalog.location(name)), "ok")
         else:
-            yield Finding(f"model {name}", "not here", "absent", f"heedful models get {name}")
+            yield Finding(f"model {name}", "not downloaded", "absent", f"heedful models get {name}")
 
 
 def _stored_activations(model: str) -> Path:
     data = os.environ.get("HEEDFUL_DATA")
     name = f"sanity_check_{Path(model).name.replace('-', '_')}.npz"
     if not data:
-        raise RequestError("--sanity needs --against FILE.npz, or HEEDFUL_DATA with the folder sanity/ in it.")
+        raise RequestError("--sanity needs --against FILE.npz, or a folder sanity/ in HEEDFUL_DATA.")
     return Path(data).expanduser() / "sanity" / name
 
 
@@ -183,5 +183,5 @@ def check_activations(source: str, path: Path, tolerance: float = 1e-4) -> Findi
         raise WorkError(f"{path}: does not fit {source} ({str(problem).splitlines()[0]}).") from None
     if worst <= tolerance:
         return Finding("sanity", f"{source} agrees with {path.name}, largest error {worst:.1e}", "ok")
-    remedy = "the weights are not the ones that made the file"
+    remedy = "the file was made with different weights"
     return Finding("sanity", f"{source} differs from {path.name} by {worst:.1e}", "problem", remedy)

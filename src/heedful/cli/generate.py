@@ -1,4 +1,4 @@
-"""`heedful generate`: a language model goes on with texts."""
+"""`heedful generate`: continue prompts with a language model."""
 
 import codecs
 import sys
@@ -21,51 +21,55 @@ if TYPE_CHECKING:
     from heedful.inference.generation import Generated, Prompt, TextGenerator
     from heedful.models.composition import Composition
 
-_WINDOW = 64  # prompts after which what there is is printed
+_WINDOW = 64  # number of prompts after which results are printed
 
 
 def generate(
-    model: Annotated[str, typer.Argument(help="A model directory with a language-model head, or a hub id.")],
+    model: Annotated[str, typer.Argument(help="Model directory with a language-model head, or a hub id.")],
     prompts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PROMPT", help="Texts to go on with; default: the beginning of a text."),
+        typer.Argument(metavar="PROMPT", help="Texts to continue; default: start from nothing."),
     ] = None,
     file: Annotated[
-        str | None, typer.Option(help="Take the prompts from this file, one a line; - for the standard input.")
+        str | None, typer.Option(help="Read prompts from this file, one per line; - for standard input.")
     ] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="The most tokens that follow a prompt.")] = Limits.max_new_tokens,
-    min_new_tokens: Annotated[int, typer.Option(help="The fewest: before them no text ends.")] = Limits.min_new_tokens,
+    max_new_tokens: Annotated[int, typer.Option(help="Write at most N tokens.", metavar="N")] = Limits.max_new_tokens,
+    min_new_tokens: Annotated[
+        int, typer.Option(help="Do not stop before N tokens.", metavar="N")
+    ] = Limits.min_new_tokens,
     temperature: Annotated[
         float | None,
         typer.Option(
-            help=f"Below 1: more of the likely; 0: always the likeliest token; default: {Sampling.temperature:g}."
+            help=f"Sampling temperature: lower is less random, 0 is greedy; default: {Sampling.temperature:g}."
         ),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from the so many likeliest tokens alone.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the K most likely tokens.", metavar="K")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Draw from the fewest tokens that have this probability together.")
+        float | None, typer.Option(help="Sample from the smallest set of tokens with total probability P.", metavar="P")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help=f"The same seed draws the same texts; default: {Sampling.seed}.")
+    seed: Annotated[int | None, typer.Option(help=f"Random seed; default: {Sampling.seed}.", metavar="N")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Write N texts per prompt, with seeds --seed, --seed + 1, …", metavar="N")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="So many texts for each prompt, with seeds from --seed on.")] = None,
     beam: Annotated[
-        int | None, typer.Option(help="Beam search through so many texts at a time, instead of drawing tokens.")
+        int | None, typer.Option(help="Use beam search with N beams instead of sampling.", metavar="N")
     ] = None,
-    n_best: Annotated[int | None, typer.Option(help="So many texts for each prompt, the best of the beam.")] = None,
+    n_best: Annotated[
+        int | None, typer.Option(help="With --beam: return the N best texts per prompt.", metavar="N")
+    ] = None,
     length_penalty: Annotated[
         float | None,
         typer.Option(
-            help=f"Of the beam: above 0 favours long texts, below 0 short ones; default: {Beam.length_penalty:g}."
+            help=f"With --beam: above 0 favours long texts, below 0 short ones; default: {Beam.length_penalty:g}."
         ),
     ] = None,
     stop: Annotated[
         list[str] | None,
-        typer.Option(help="A token that ends a text, beside end-of-text; may be given several times."),
+        typer.Option(help="Token that ends a text, in addition to end-of-text. May be repeated."),
     ] = None,
     repetition_penalty: Annotated[
         float | None,
-        typer.Option(help="Above 1, tokens of prompt and text become less likely; default: the model's, or 1."),
+        typer.Option(help="Above 1: make tokens of prompt and text less likely; default: the model's, or 1."),
     ] = None,
     no_repeat_ngram_size: Annotated[
         int | None,
@@ -73,16 +77,16 @@ def generate(
     ] = None,
     adapters: Annotated[
         str | None,
-        typer.Option(help="Adapters other than the head's own: a name, or such as 'fuse(a, b)', 'stack(a, b)'."),
+        typer.Option(help="Use these adapters instead of the head's own: a name, 'fuse(a, b)' or 'stack(a, b)'."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Tokens, log-probabilities and reasons too, for programs.")
+        bool, typer.Option("--json", help="Output JSON with tokens, log-probabilities and reasons.")
     ] = False,
 ) -> None:
-    """Go on with texts, drawing token after token or by beam search, and print each with its prompt."""
+    """Continue prompts with a language model, by sampling or beam search."""
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     methods = _methods(beam, drawn, {"n_best": n_best, "length_penalty": length_penalty}, seeds)
-    Limits(max_new_tokens, min_new_tokens)  # refused before a model is waited for
+    Limits(max_new_tokens, min_new_tokens)  # refused before the model is loaded
     Repetition(**only_given({"penalty": repetition_penalty, "ngram_size": no_repeat_ngram_size}))
     given = _given(prompts or [], file)
 
@@ -113,25 +117,24 @@ def generate(
 class _Given(NamedTuple):
     texts: list[str]
     names: list[str]
-    """What each is called in a message."""
+    """How messages name each text."""
 
 
 def _methods(
     beam: int | None, drawn: Mapping[str, Any], searched: Mapping[str, Any], seeds: int | None
 ) -> list[Sampling] | list[Beam]:
-    """One for each text of a prompt that is written on its own. Of `Sampling` and of `Beam` what was given, else
-    None."""
+    """Return one method for each text of a prompt. Options that the user left out are None."""
     if seeds is not None and seeds < 1:
-        raise RequestError(f"--seeds {seeds}: at least one text is drawn for each prompt; give 1 or more.")
+        raise RequestError(f"--seeds {seeds}: must be 1 or more.")
     if beam is not None:
-        refuse_idle(drawn, f"with --beam {beam}, which draws nothing; leave one out")
-        refuse_idle({"seeds": seeds}, f"with --beam {beam}, which draws nothing; ask for several with --n-best")
+        refuse_idle(drawn, f"with --beam {beam}, which does not sample. Remove one of them")
+        refuse_idle({"seeds": seeds}, f"with --beam {beam}, which does not sample. Use --n-best instead")
         return [Beam(beam, **only_given(searched))]
-    refuse_idle(searched, "without beam search; give a --beam, too")
+    refuse_idle(searched, "without beam search. Add --beam")
     first = Sampling(**only_given(drawn))
     if first.greedy:
         idle = {"seed": drawn["seed"], "seeds": seeds}
-        refuse_idle(idle, "with --temperature 0, which draws nothing; leave one out")
+        refuse_idle(idle, "with --temperature 0, which does not sample. Remove one of them")
     return [replace(first, seed=first.seed + i) for i in range(seeds or 1)]
 
 
@@ -140,11 +143,11 @@ def _given(prompts: list[str], file: str | None) -> _Given:
         texts = prompts or [""]
         return _Given(texts, [f"prompt {i}" if len(texts) > 1 else "the prompt" for i in range(1, len(texts) + 1)])
     if prompts:
-        raise RequestError("prompts come from the command line or from --file, not from both; leave one out.")
-    called = "the standard input" if file == "-" else file
+        raise RequestError("prompts come either from the command line or from --file. Remove one of them.")
+    called = "standard input" if file == "-" else file
     lines = list(_stdin_lines() if file == "-" else _file_lines(Path(file)))
     if not lines:
-        raise RequestError(f"{called} has no lines, and so no prompts; write one a line.")
+        raise RequestError(f"{called} has no prompts. Write one per line.")
     return _Given([text for _, text in lines], [f"line {number} of {called}" for number, _ in lines])
 
 
@@ -164,11 +167,11 @@ def _stdin_lines() -> Iterator[tuple[int, str]]:
         try:
             yield number, line.decode("utf-8").rstrip("\r")
         except UnicodeDecodeError:
-            raise RequestError(f"line {number} of the standard input is not UTF-8; convert it.") from None
+            raise RequestError(f"standard input, line {number}: not UTF-8. Convert it.") from None
 
 
 class _Asked:
-    """Prompts for a model, and the ways in which its texts are shown."""
+    """Prompts for a model, and the ways to print its texts."""
 
     def __init__(
         self,
@@ -183,7 +186,7 @@ class _Asked:
         self._terminal = sys.stdout.isatty()
 
     def stream(self, method: Sampling | Beam) -> None:
-        """One text, while it is written. What is there when a person interrupts it stays."""
+        """Print one text while it is written. An interrupt keeps what has been printed."""
 
         def show(row: int, piece: str) -> None:
             self._show(piece)
@@ -196,7 +199,7 @@ class _Asked:
         finally:
             print(flush=True)
         if written.reasons == ["max_length"]:
-            print(f"the text ended at the {self._limits.max_length} tokens that the model can read", file=sys.stderr)
+            print(f"the text ended at the model's limit of {self._limits.max_length} tokens", file=sys.stderr)
 
     def print_all(self, methods: Sequence[Sampling | Beam]) -> None:
         for number, text in self._results(methods):
@@ -209,8 +212,8 @@ class _Asked:
         return {"model": self._writer.source, "texts": [text for _, text in self._results(methods)]}
 
     def _results(self, methods: Sequence[Sampling | Beam]) -> "Iterator[tuple[int, dict[str, Any]]]":
-        """The number of each prompt, and what there is to say of each of its texts: a window of prompts at a time, so
-        that what is done can be seen."""
+        """Yield each prompt's number with the facts of each of its texts, a window of prompts at a time, so that
+        finished texts are printed early."""
         for first in range(0, len(self._prompts), _WINDOW):
             window = self._prompts[first : first + _WINDOW]
             by_method = [
@@ -227,7 +230,7 @@ class _Asked:
 
 
 def _texts(method: Sampling | Beam, written: "Generated", at: int) -> Iterator[dict[str, Any]]:
-    """Of one prompt: what was drawn, or all that beam search found."""
+    """Yield the texts of one prompt: the sampled one, or all that beam search returned."""
     if isinstance(method, Beam):
         for rank, best in enumerate(written.n_best[at], 1):
             named = {"prompt": written.prompts[at], "rank": rank, "score": round(best.score, 6)}

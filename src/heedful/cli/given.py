@@ -1,4 +1,4 @@
-"""Options that the user has given, whatever their value, and those that were left out, which are None."""
+"""Options that the user left out are None."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +11,6 @@ def only_given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_idle(options: Mapping[str, Any], why: str) -> None:
-    """`options`: by their names in Python. `why`: beside what they have no effect, and the remedy."""
+    """Refuse options that have no effect. `why` says with which other option, and the remedy."""
     for name, value in only_given(options).items():
         raise RequestError(f"--{name.replace('_', '-')} {value} has no effect {why}.")

@@ -1,4 +1,4 @@
-"""`heedful inspect`: what a model is made of, and where each piece came from."""
+"""`heedful inspect`: the parts of a model and where each came from."""
 
 import dataclasses
 import re
@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    model: Annotated[str | None, typer.Argument(help="A directory, a hub id, or a name from `heedful models`.")] = None,
-    shape: Annotated[str | None, typer.Option(help="A named shape instead: sizes without weights.")] = None,
+    model: Annotated[str | None, typer.Argument(help="Directory, hub id, or name from `heedful models`.")] = None,
+    shape: Annotated[str | None, typer.Option(help="Named shape instead of a model: sizes without weights.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
-    body_only: Annotated[
-        bool, typer.Option("--body-only", help="Leave heads away that heedful does not know.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs, every tensor listed.")] = False,
+    body_only: Annotated[bool, typer.Option("--body-only", help="Ignore heads that heedful does not know.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Output JSON with every tensor.")] = False,
 ) -> None:
-    """Show the parts of a model: shapes, parameter counts, memory, labels, tokenizer, where each tensor came from."""
+    """Show a model's shape, parameter counts, memory, labels, tokenizer, and the source of each tensor."""
     if (model is None) == (shape is None):
         raise RequestError("inspect takes either a model or --shape NAME.")
     if model is not None and any(
@@ -40,7 +38,7 @@ def inspect(
 
 
 def _inspect_tfidf(model: str, revision: str | None, as_json: bool) -> bool:
-    """Whether it is a TF-IDF model, which has little to show."""
+    """Print a TF-IDF model. Return False if it is not one."""
     from heedful.checkpoints.finding import find
     from heedful.checkpoints.tfidf import is_tfidf, read_tfidf
 
@@ -67,13 +65,13 @@ def _inspect_tfidf(model: str, revision: str | None, as_json: bool) -> bool:
     print(f"{model}: TF-IDF with a linear model (strength {tfidf.strength:g}), for {reads}")
     print(f"parameters  {weights:,}")
     print(f"vocabulary  {words:,} words and neighbours")
-    print(f"labels      {', '.join(tfidf.labels) or 'none: it gives a score'}")
+    print(f"labels      {', '.join(tfidf.labels) or 'none (predicts a score)'}")
     print(f"on disk     {size(stored)}")
     return True
 
 
 def _inspect_adapter(model: str, revision: str | None, as_json: bool) -> bool:
-    """Whether it is an adapter or a fusion in a directory of its own."""
+    """Print a stored adapter or fusion. Return False if it is not one."""
     from heedful.checkpoints.adapter_facts import is_adapter
     from heedful.checkpoints.finding import find
 
@@ -85,7 +83,7 @@ def _inspect_adapter(model: str, revision: str | None, as_json: bool) -> bool:
 
 
 def _inspect_translator(model: str, revision: str | None, as_json: bool) -> bool:
-    """Whether it goes from a source to a target."""
+    """Print a translator. Return False if it is not one."""
     from heedful.checkpoints.finding import find
     from heedful.checkpoints.translators import is_translator, read_translator
 
@@ -118,7 +116,7 @@ def _load_checkpoint(
     from heedful.models.transformer import Transformer
 
     if shape not in NAMED_SHAPES:
-        raise RequestError(f"there is no shape {shape!r}; choose {', '.join(NAMED_SHAPES)}.")
+        raise RequestError(f"unknown shape {shape!r}. Choose from {', '.join(NAMED_SHAPES)}.")
     with torch.device("meta"):
         transformer = Transformer(NAMED_SHAPES[shape])
     sources = dict.fromkeys(transformer.state_dict(), "shape only")
@@ -126,7 +124,7 @@ def _load_checkpoint(
 
 
 def describe(checkpoint: "Checkpoint", source: str) -> dict[str, Any]:
-    """Everything that `inspect` knows, as plain data."""
+    """Return everything that `inspect` knows, as plain data."""
     from heedful.models.inventory import take_inventory
     from heedful.models.shape import main_head
 
@@ -179,7 +177,7 @@ def _print_parts(tensors: list[dict[str, Any]]) -> None:
     )
     for *cells, origin in rows:
         table.add_row(*cells, wrap_dotted(origin, max(room, 16)))
-    with console.capture() as drawn:  # printed by ourselves, as rich would end the program if the reader has gone
+    with console.capture() as drawn:  # we print it: rich would end the program if the reader is gone
         console.print(table)
     print(drawn.get(), end="")
 
@@ -190,10 +188,10 @@ def _print_facts(facts: dict[str, Any]) -> None:
     print(f"{facts['source']}: {facts['family']}, {s['layers']} layers of width {s['width']}, {s['heads']} heads")
     _print_parts(facts["tensors"])
     count = facts["parameters"]
-    print(f"parameters  {count['total']:,} in all, {count['trainable']:,} trainable")
+    print(f"parameters  {count['total']:,} in total, {count['trainable']:,} trainable")
     if "adapters" in count:
         what = "adapters and fusions" if facts["fusions"] else "adapters"
-        print(f"            {count['adapters']:,} of them are those of {what}")
+        print(f"            {count['adapters']:,} of them in {what}")
     print(
         f"memory      {size(memory['weight_bytes'])} of weights; {size(memory['training_bytes'])} to train with AdamW"
     )
@@ -225,8 +223,8 @@ class _Module:
 
 
 def rows_of(tensors: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """The tree: a line for each module, indented under its parents; equal layers, and equal adapters, are shown once,
-    as {i} and {name}."""
+    """Return a line for each module, indented under its parents. Equal layers and adapters are shown once, as {i} and
+    {name}."""
     whole = _Module()
     for t in tensors:
         module = whole
@@ -237,7 +235,7 @@ def rows_of(tensors: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
 
 
 def _rows_below(module: _Module, path: tuple[str, ...], once: dict[str, str]) -> list[tuple[str, str, str, str]]:
-    """`once`: by the name of a part that stands for several, what is written in its place."""
+    """`once`: the placeholder for each part that represents several."""
     rows: list[tuple[str, str, str, str]] = []
     repeated = "{i}" if all(name.isdigit() for name in module.parts) else "{name}" if path == ("adapters",) else ""
     for names in _equal_parts(module) if repeated else [[name] for name in module.parts]:
@@ -263,7 +261,7 @@ def _equal_parts(module: _Module) -> list[list[str]]:
 
 
 def _stored_names(module_tensors: list[dict[str, Any]], placeholders: dict[str, str]) -> str:
-    """The stored names of a module's tensors in one phrase: a.{query,key,value}, for both weight and bias."""
+    """Join the stored names of a module's tensors: a.{query,key,value}, for both weight and bias."""
     sources = [t["source"] for t in module_tensors]
     if not all(": " in s for s in sources):
         return ", ".join(sorted(set(sources)))
@@ -277,13 +275,13 @@ def _stored_names(module_tensors: list[dict[str, Any]], placeholders: dict[str, 
     if phrase[-1] == "{weight,bias}":
         phrase.pop()
     for name, placeholder in placeholders.items():
-        if name in phrase:  # its first place: what follows may have numbers of its own
+        if name in phrase:  # only the first: later parts may have numbers too
             phrase[phrase.index(name)] = placeholder
     return ".".join(phrase)
 
 
 def wrap_dotted(name: str, width: int) -> str:
-    """A dotted name on as many lines as it needs, broken after dots and commas alone."""
+    """Break a dotted name into lines, only after dots and commas."""
     lines = [""]
     for piece in re.findall(r"[^.,]+[.,]?", name):
         if lines[-1] and len(lines[-1]) + len(piece) > width:

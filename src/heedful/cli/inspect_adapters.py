@@ -1,4 +1,4 @@
-"""What `heedful inspect` says of adapters: those of a model, and one in a directory of its own."""
+"""What `heedful inspect` prints about adapters: those of a model, and stored ones."""
 
 import dataclasses
 import re
@@ -18,7 +18,7 @@ _FORMS = {"adapterhub": "AdapterHub's form", "peft": "PEFT's form"}
 
 
 def describe_adapters(transformer: "Transformer") -> dict[str, dict[str, Any]]:
-    """By name, what each adapter of a model is, as plain data."""
+    """Describe each adapter of a model by name, as plain data."""
     shapes = transformer.adapter_shapes
     return {name: {**_facts(shapes[name]), **_extent(module)} for name, module in transformer.adapters.items()}
 
@@ -48,12 +48,12 @@ def _facts(shape: "AdapterShape | FusionShape") -> dict[str, Any]:
 
 
 def adapter_lines(facts: Mapping[str, Any], width: int) -> list[str]:
-    """A line for each adapter and each fusion of a model, and what each head reads through."""
+    """Return a line for each adapter and fusion of a model, and the adapters of each head."""
     both = [*facts["adapters"].items(), *facts["fusions"].items()]
     lines = [_line(name, one, width, one["parameters"]) for name, one in both]
     if facts["adapters"]:
         for name, head in facts["heads"].items():
-            through = f"through {head['adapters']}" if head["adapters"] else "the body as it is"
+            through = f"through {head['adapters']}" if head["adapters"] else "the body without adapters"
             lines.append(field("head", f"{name} reads {through}"))
     return lines
 
@@ -69,13 +69,13 @@ def _line(name: str, one: Mapping[str, Any], width: int | None, parameters: int)
 def _in_words(one: Mapping[str, Any], width: int | None) -> str:
     if one["kind"] == "low-rank":
         scaled = ", rank-stabilised" if one["stabilised"] else ""
-        others = " (others in places)" if one["exceptions"] else ""
+        others = " (some differ)" if one["exceptions"] else ""
         return f"low-rank, rank {one['rank']}, alpha {one['alpha']:g}{others}{scaled}, of {', '.join(one['maps'])}"
     places = " and ".join(words for key, words in _PLACES.items() if one[key])
-    side = "beside" if one["reads"] == "stream" else "after"
+    side = "parallel to" if one["reads"] == "stream" else "after"
     name = f" ({one['placement']})" if one["placement"] else ""
     inner = "" if width is None else f"{max(1, int(width // one['reduction']))} wide, "
-    others = " (others in places)" if one["reductions"] else ""
+    others = " (some differ)" if one["reductions"] else ""
     return f"bottleneck {side} {places}{name}, {inner}reduction {one['reduction']:g}{others}, {one['activation']}"
 
 
@@ -84,14 +84,14 @@ def _layers(layers: Sequence[int]) -> str:
 
 
 def span(numbers: Sequence[int]) -> str:
-    """0 … 5 where they follow each other, else each."""
+    """Format numbers: 0 … 5 if they are consecutive, else each."""
     if len(numbers) > 1 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]} … {numbers[-1]}"
     return ", ".join(map(str, numbers))
 
 
 def inspect_adapter(directory: Path, source: str, as_json: bool) -> None:
-    """An adapter or a fusion in a directory of its own, without the model that it was made for."""
+    """Print a stored adapter or fusion without the model that it was made for."""
     from heedful.checkpoints.adapter_facts import read_facts
 
     found = read_facts(directory)
@@ -100,7 +100,7 @@ def inspect_adapter(directory: Path, source: str, as_json: bool) -> None:
         print_json(facts)
         return
     kind = "a fusion" if found.fusion else "an adapter"
-    whose = f"for a {facts['family']}" if facts["family"] else "for a model of a family that is not known here"
+    whose = f"for a {facts['family']}" if facts["family"] else "for a model of an unknown family"
     wide = f" of width {facts['width']}" if facts["width"] else ""
     print(f"{source}: {kind} in {_FORMS[facts['form']]}, {whose}{wide}, without the model")
     if found.shape is None:
@@ -108,20 +108,20 @@ def inspect_adapter(directory: Path, source: str, as_json: bool) -> None:
         print(field("adapter", f"{facts['name']}{where}; {facts['parameters']['total']:,} parameters"))
     else:
         print(_line(facts["name"], facts, facts["width"], facts["parameters"]["total"]))
-    print(field("made for", facts["model"] or "a model whose name it does not say"))
+    print(field("made for", facts["model"] or "a model that is not named"))
     head = facts["head"]
     if head is not None or not facts["refused"]:
         print(field("head", "none" if head is None else f"{head['kind']}, reads {head['reads']}"))
     if head is not None and head["labels"]:
         print(field("labels", ", ".join(head["labels"])))
     files = sorted({t["source"].split(": ")[0] for t in facts["tensors"]})
-    print(field("tensors", f"{len(facts['tensors'])}, from {', '.join(files)}; {size(facts['bytes'])} on disk in all"))
+    print(field("tensors", f"{len(facts['tensors'])}, from {', '.join(files)}; {size(facts['bytes'])} on disk"))
     if facts["refused"]:
         print(field("refused", f"heedful cannot load it: {facts['refused']}"))
 
 
 def describe_stored(found: "AdapterFacts", source: str) -> dict[str, Any]:
-    """Everything that `inspect` knows of such a directory, as plain data."""
+    """Return everything that `inspect` knows about a stored adapter, as plain data."""
     head = None if found.head is None else dataclasses.asdict(found.head)
     total = found.parameters
     return {

@@ -1,4 +1,4 @@
-"""What `heedful inspect` shows of a translator."""
+"""What `heedful inspect` prints about a translator."""
 
 import dataclasses
 import textwrap
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def describe_translator(checkpoint: "TranslatorCheckpoint", source: str) -> dict[str, Any]:
-    """Everything that is known, as plain data."""
+    """Return everything that is known, as plain data."""
     from heedful.checkpoints.translators.marian import why_not, why_not_ctranslate2
     from heedful.checkpoints.translators.own import KINDS
     from heedful.inference.translation.settings import longest_sides
@@ -50,14 +50,14 @@ def _tokenizer(tokenizer: "Tokenizer") -> dict[str, Any]:
 
 def title(facts: dict[str, Any]) -> str:
     words = {"transformer": "encoder and decoder", "recurrent": "recurrent networks with attention",
-             "bert-fused": "encoder and decoder beside a BERT", "decoder-only": "one decoder"}  # fmt: skip
+             "bert-fused": "encoder and decoder fused with a BERT", "decoder-only": "decoder only"}  # fmt: skip
     return f"{facts['source']}: translator ({facts['family']}), {words[facts['kind']]}"
 
 
 def lines_below(facts: dict[str, Any]) -> list[str]:
-    """What is said below the table of its parts, in lines of at most 80 characters."""
+    """Return the lines below the table of parts, at most 80 characters long."""
     count, memory, tokenizers = facts["parameters"], facts["memory"], facts["tokenizers"]
-    made = [f"parameters  {count['total']:,} in all, {count['trainable']:,} trainable"]
+    made = [f"parameters  {count['total']:,} in total, {count['trainable']:,} trainable"]
     parts = ", ".join(f"{name} {number:,}" for name, number in count["parts"].items())
     made += _wrapped("", parts)
     made.append(
@@ -67,9 +67,9 @@ def lines_below(facts: dict[str, Any]) -> list[str]:
     sides += [("BERT", "bert")] if tokenizers["bert"] else []
     said = "; ".join(f"{name}: {tokenizers[key]['kind']}, {tokenizers[key]['size']:,} entries" for name, key in sides)
     made += _wrapped("tokenizers", said)
-    made += _wrapped("reads", f"at most {facts['max_length']['source']:,} tokens of a source")
+    made += _wrapped("reads", f"at most {facts['max_length']['source']:,} source tokens")
     reason = facts["ctranslate2"]["why_not"]
-    made += _wrapped("CTranslate2", f"no: {reason}" if reason else "converts it")
+    made += _wrapped("CTranslate2", f"no: {reason}" if reason else "can convert it")
     return made
 
 

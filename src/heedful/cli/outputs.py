@@ -1,4 +1,4 @@
-"""Files that a verb writes with `--out`: never over what it reads, and whole or not at all."""
+"""Files that a command writes with `--out`: never over its input, and written atomically."""
 
 import contextlib
 import os
@@ -14,35 +14,35 @@ from heedful.storage.whole import open_output
 
 
 class TerminatedError(BaseException):
-    """The system asked us to end. Like an interrupt, nobody catches it but `main`."""
+    """The system asked us to end. Only `main` catches it, as with an interrupt."""
 
 
 def refuse_input(out: Path, file: Path | None) -> None:
-    """`out` may not be what is read, by whatever name; None: the standard input."""
-    with contextlib.suppress(OSError, ValueError):  # what is not there is not the same; no standard input
+    """Refuse an output that is the input file, by whatever name; None is standard input."""
+    with contextlib.suppress(OSError, ValueError):  # an absent file is a different one; no standard input
         given = os.fstat(sys.stdin.fileno()) if file is None else file.stat()
         if os.path.samestat(given, out.stat()):
-            what = "the standard input" if file is None else str(file)
-            raise RequestError(f"--out {out}: is the file that is read ({what}); name another.")
+            what = "standard input" if file is None else str(file)
+            raise RequestError(f"--out {out}: is the input file ({what}). Choose another file.")
 
 
 @contextlib.contextmanager
 def open_result(out: Path) -> Iterator[TextIO]:
-    """The file appears when it is complete; if we are told to end before, nothing is left of it."""
+    """Open a file that appears when it is complete; nothing is left if we are terminated before."""
     with _ending_in_order(), open_output(out) as file:
         yield file
 
 
 @contextlib.contextmanager
 def _ending_in_order() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # which alone may say what a signal does
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield
         return
 
     def end(*_: object) -> None:
         raise TerminatedError
 
-    # What somebody chose to ignore (nohup) stays ignored.
+    # Signals that are ignored (nohup) stay ignored.
     wanted = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, end) for one in wanted}
     try:

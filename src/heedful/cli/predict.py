@@ -1,4 +1,4 @@
-"""`heedful predict`: a label and the probability of every class for each text, in their order."""
+"""`heedful predict`: the label and the probability of every class for each text, in order."""
 
 import csv
 import json
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 _WINDOW = 2048
 _FORMATS = {".tsv": "excel-tab", ".csv": "excel", ".jsonl": ""}
 Rows = list[tuple[int, Any]]
-"""Texts or pairs, each with its number."""
+"""Texts or pairs with their row numbers."""
 
 
 def predict(
-    model: Annotated[str, typer.Argument(help="A model directory with a classification head.")],
+    model: Annotated[str, typer.Argument(help="Model directory with a classification head.")],
     texts: Annotated[
         list[str],
         typer.Argument(
             metavar="FILE|-|TEXT…",
-            help="A file (CSV, TSV, JSONL, Parquet); - for lines from the standard input, a tab between the texts of a "
-            "pair; or the text itself, two for a pair.",
+            help="A file (CSV, TSV, JSONL, Parquet), or a text (two for a pair), or - to read lines from standard "
+            "input (for pairs: separated by a tab).",
         ),
     ],
-    text: Annotated[str | None, typer.Option(help="The column with the text.")] = None,
-    pair: Annotated[str | None, typer.Option(help="The column with the second text.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column with the text.", metavar="COL")] = None,
+    pair: Annotated[str | None, typer.Option(help="Column with the second text of a pair.", metavar="COL")] = None,
     header: Header = None,
-    out: Annotated[Path | None, typer.Option(help="A .tsv, .csv or .jsonl file; default: TSV to the screen.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Probabilities as they were before calibration.")] = False,
-    head: Annotated[
-        str | None, typer.Option(help='Which classifier, where the model has several; default: "classify".')
+    out: Annotated[
+        Path | None, typer.Option(help="Output file, .tsv, .csv or .jsonl; default: print TSV.", metavar="FILE")
     ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Output probabilities before calibration.")] = False,
+    head: Annotated[str | None, typer.Option(help='Head to use if the model has several; default: "classify".')] = None,
     adapters: Annotated[
         str | None,
-        typer.Option(help="Adapters other than the head's own: a name, or such as 'fuse(a, b)', 'stack(a, b)'."),
+        typer.Option(help="Use these adapters instead of the head's own: a name, 'fuse(a, b)' or 'stack(a, b)'."),
     ] = None,
 ) -> None:
-    """Predict a text, or every row of a file, streaming: memory does not grow with it."""
+    """Predict the label or score of a text, or of every row of a file, in constant memory."""
     from heedful.inference.loading import load_classifier
 
     if out is not None and out.suffix not in _FORMATS:
@@ -72,13 +72,13 @@ def predict(
         print(f"{count} {'row' if count == 1 else 'rows'} in {out}", file=sys.stderr)
     if truncated:
         print(
-            f"{truncated} of {count} texts were longer than {asked.model.max_length} tokens and were cut",
+            f"{truncated} of {count} texts were longer than {asked.model.max_length} tokens and were truncated",
             file=sys.stderr,
         )
 
 
 class Asked:
-    """A model, and which of its answers are wanted. What it cannot answer is refused before anything is written."""
+    """A model and the options of its predictions. Impossible options are refused before anything is written."""
 
     def __init__(self, model: "Classifier", head: str | None, adapters: str | None, raw: bool) -> None:
         from heedful.inference.model import Model
@@ -94,7 +94,7 @@ class Asked:
 
 
 def _is_file(argument: str) -> bool:
-    """What exists, or is called like a data file; else it is a text."""
+    """Return whether the argument exists or is named like a data file; otherwise it is a text."""
     from heedful.data.files import FORMATS
 
     try:
@@ -109,10 +109,10 @@ def _is_file(argument: str) -> bool:
 
 
 def _refuse_options(texts: Sequence[str]) -> None:
-    what = "the lines of the standard input" if texts == ["-"] else f"the text {texts[0][:40]!r}"
+    what = "standard input" if texts == ["-"] else f"the text {texts[0][:40]!r}"
     raise RequestError(
-        f"--text, --pair and --header are about the columns of a file, and {what} has none; leave them out, or check "
-        "the name of the file."
+        f"--text, --pair and --header are for files with columns, and {what} has none. Remove them, or check the file "
+        "name."
     )
 
 
@@ -120,27 +120,27 @@ def _from_file(
     path: Path, model: Asked, name: str, text: str | None, pair: str | None, header: bool | None
 ) -> Iterator[Rows]:
     from heedful.data.columns import guess_columns
-    from heedful.data.files import columns_of, find_rule, read_rows
+    from heedful.data.files import open_table
 
-    rule = find_rule(path, header, None, (text, pair))
-    columns = guess_columns(path, rule, text, pair, None, want_label=False)
+    table = open_table(path, header, None, (text, pair))
+    columns = guess_columns(table, text, pair, None, want_label=False)
     if model.of_pairs and columns.pair is None:
-        others = [c for c in columns_of(path, rule) if c != columns.text]
+        others = [c for c in table.columns if c != columns.text]
         offer = f": {', '.join(map(repr, others[:12]))}" if others else f", which {path} does not have"
         raise RequestError(
-            f"{name} was trained on pairs of texts: beside {columns.text!r}, name the column with the second text with "
-            f"--pair{offer}."
+            f"{name} was trained on pairs of texts. In addition to {columns.text!r}, name the column with the second "
+            f"text with --pair{offer}."
         )
     if model.of_pairs is False and pair is None and columns.pair is not None:
         raise RequestError(
-            f"{name} was trained on single texts, and {path} has pairs: name the column with --text: "
+            f"{name} was trained on single texts, but {path} has pairs. Name the column with --text: "
             f"{columns.text!r} or {columns.pair!r}."
         )
-    for note in [*rule.notes, *([columns.note] if columns.note else [])]:
+    for note in [*table.rule.notes, *([columns.note] if columns.note else [])]:
         print(note, file=sys.stderr)
     rows = (
         (r.number, (r.text, r.pair) if columns.pair is not None else r.text)
-        for r in read_rows(path, columns.text, columns.pair, rule=rule)
+        for r in table.rows(columns.text, columns.pair)
     )
     return iter(lambda: list(islice(rows, _WINDOW)), [])
 
@@ -148,21 +148,21 @@ def _from_file(
 def _from_words(texts: Sequence[str], model: Asked, name: str) -> Rows:
     if model.of_pairs is None and len(texts) > 1:
         raise RequestError(
-            f"{name} does not say whether it was trained on pairs of texts; give it one text, or a file with "
-            "--text and --pair."
+            f"{name} does not record whether it was trained on pairs of texts. Use one text, or a file with --text and "
+            "--pair."
         )
     if not model.of_pairs:
         return list(enumerate(texts, 1))
     if len(texts) != 2:
         raise RequestError(
-            f"{name} was trained on pairs of texts: give it two, as in heedful predict {name} "
+            f"{name} was trained on pairs of texts. Pass two, for example: heedful predict {name} "
             '"the first text" "the second text".'
         )
     return [(1, (texts[0], texts[1]))]
 
 
 def _from_lines(model: Asked, name: str) -> Iterator[Rows]:
-    """What has come so far is answered at once, as one window; then one waits for more."""
+    """Yield the lines that have arrived as one window, then wait for more."""
     number = 0
     for lines in _arriving_lines():
         window: Rows = []
@@ -171,13 +171,13 @@ def _from_lines(model: Asked, name: str) -> Iterator[Rows]:
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
-                raise RequestError(f"line {number} of the standard input is not UTF-8; convert it.") from None
+                raise RequestError(f"standard input, line {number}: not UTF-8. Convert it.") from None
             if model.of_pairs:
                 first, tab, second = line.partition("\t")
                 if not tab:
                     raise RequestError(
-                        f"line {number} of the standard input has no tab, and {name} was trained on pairs of texts; "
-                        "put a tab between the two."
+                        f"standard input, line {number}: no tab, but {name} was trained on pairs of texts. Put a tab "
+                        "between the two texts."
                     )
                 window.append((number, (first, second)))
             else:
@@ -186,24 +186,24 @@ def _from_lines(model: Asked, name: str) -> Iterator[Rows]:
 
 
 def _arriving_lines() -> Iterator[list[bytes]]:
-    """Whole lines as they come, up to a window at a time; the last may lack its end."""
+    """Yield complete lines as they arrive, up to a window at a time; the last may lack its line end."""
     from heedful.data.disk import LONGEST
 
     rest = b""
     while chunk := os.read(sys.stdin.fileno(), 1 << 16):
-        *lines, rest = (rest + chunk).split(b"\n")  # a line that is not whole waits
+        *lines, rest = (rest + chunk).split(b"\n")  # an incomplete line waits
         for start in range(0, len(lines), _WINDOW):
             yield lines[start : start + _WINDOW]
         if len(rest) > LONGEST:
             raise RequestError(
-                f"the standard input has a line longer than {LONGEST // 2**20} MB; give it lines of text."
+                f"standard input has a line longer than {LONGEST // 2**20} MB. Split it into lines of text."
             )
     if rest:
         yield [rest]
 
 
 def _write_file(out: Path, model: Asked, windows: Iterable[Rows]) -> tuple[int, int]:
-    """The file appears when it is complete."""
+    """Write a file that appears when it is complete."""
     with open_result(out) as file:
         return _write_rows(file, _FORMATS[out.suffix], model, windows)
 

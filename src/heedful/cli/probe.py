@@ -1,4 +1,4 @@
-"""`heedful probe`: questions asked of a trained model."""
+"""`heedful probe`: tests of a trained model."""
 
 import shutil
 import sys
@@ -13,7 +13,8 @@ from heedful.cli.show import Header
 from heedful.errors import RequestError
 
 app = typer.Typer(
-    help="Ask a trained model: what changes when a text is about others, what it knows, and what it attends to.",
+    help="Test a trained model for bias, factual knowledge, and attention patterns.",
+    short_help="Test for bias, knowledge and attention",
     rich_markup_mode=None,
 )
 
@@ -26,51 +27,54 @@ app.command("knowledge")(probe_knowledge.knowledge)
 def bias(
     models: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="MODEL…", help="Models (directory, name or hub id), runs, or studies with all their settings."
-        ),
+        typer.Argument(metavar="MODEL…", help="Models (directory, name or hub id), runs, or studies."),
     ] = None,
     pairs: Annotated[
-        str, typer.Option(metavar="NAME|FILE,…", help="Sets of pairs that --list names, or files of yours.")
+        str, typer.Option(metavar="NAME|FILE,…", help="Sets of pairs from --list, or your own files.")
     ] = "generated",
     label: Annotated[
-        str | None, typer.Option(help="The class to look at; default: of two, one; of more, each.")
+        str | None,
+        typer.Option(help="Class whose probability is compared. Default: one of two classes, or every class."),
     ] = None,
     columns: Annotated[
-        str, typer.Option(metavar="A,B", help="Of a file of pairs: its columns of texts. [default: a,b]")
+        str, typer.Option(metavar="A,B", help="For a file of pairs: its two text columns. [default: a,b]")
     ] = "",
     factors: Annotated[
-        str, typer.Option(metavar="COL,…", help="Of a file of pairs: what they are a sample of (template, …).")
+        str,
+        typer.Option(
+            metavar="COL,…", help="For a file of pairs: columns that group them (template, …), for the intervals."
+        ),
     ] = "",
-    by: Annotated[str, typer.Option(metavar="COL,…", help="Of a file of pairs: break results down by these.")] = "",
-    groups: Annotated[str, typer.Option(metavar="A,B", help="Of a file of pairs: of whom a and b speak.")] = "",
+    by: Annotated[
+        str, typer.Option(metavar="COL,…", help="For a file of pairs: columns to break results down by.")
+    ] = "",
+    groups: Annotated[
+        str, typer.Option(metavar="A,B", help="For a file of pairs: names of the two groups, for example men,women.")
+    ] = "",
     swap: Annotated[
-        bool, typer.Option("--swap", help="The file holds texts: swap their words for men and women.")
+        bool, typer.Option("--swap", help="The file holds single texts: swap their words for men and women.")
     ] = False,
-    text: Annotated[str | None, typer.Option(help="With --swap: the column with the text.")] = None,
-    pair: Annotated[str | None, typer.Option(help="With --swap: the column with the second text.")] = None,
+    text: Annotated[str | None, typer.Option(help="With --swap: column with the text.")] = None,
+    pair: Annotated[str | None, typer.Option(help="With --swap: column with the second text of a pair.")] = None,
     header: Header = None,
     of: Annotated[
-        Literal["texts", "pairs"] | None, typer.Option(help="What the model reads, if it does not say so itself.")
+        Literal["texts", "pairs"] | None, typer.Option(help="What the model reads, if it does not record it.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the results; default: runs/bias-NAME, NAME-2, …")
-    ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the sets of pairs and stop.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where to write results; default: runs/bias-NAME, NAME-2, …")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the sets of pairs and exit.")] = False,
 ) -> None:
-    """What changes when a text speaks of another group: flips and mean changes with intervals, and a verdict that says
-    no more than these do."""
+    """Measure how predictions change when a text mentions a different group (for example, men → women)."""
     if listed:
         _list()
         return
     if not models:
-        raise RequestError("name a model, a run or a study to probe; `heedful probe bias --help` says how.")
+        raise RequestError("name a model, a run or a study to probe. See `heedful probe bias --help`.")
     from heedful.probes.bias.finding import Reading
     from heedful.probing.bias import free_place, probe_bias
 
     reading = Reading(_names(columns), _names(factors), _names(by), _names(groups), swap, text, pair, header)
     if not _names(pairs):
-        raise RequestError("--pairs names no set; `heedful probe bias --list` lists them.")
+        raise RequestError("--pairs is empty. Run `heedful probe bias --list` for the available sets.")
     names, of_pairs = _names(pairs), None if of is None else of == "pairs"
     place = out or free_place(models, names, label, of_pairs, reading)
     facts = probe_bias(
@@ -95,13 +99,13 @@ def _list() -> None:
 
     for name, entry in SETS.items():
         print(f"{name}: {entry.what}")
-    print("\nAll but the first two are looked for in the folder HEEDFUL_DATA.")
-    print("Or files of yours: pairs, or texts with --swap (CSV, TSV, JSONL, Parquet);")
-    print("templates (.toml); items in the form of StereoSet (.json).")
+    print("\nAll but the first two are read from the folder HEEDFUL_DATA.")
+    print("Or your own files: pairs, or texts with --swap (CSV, TSV, JSONL, Parquet);")
+    print("templates (.toml); items in StereoSet's format (.json).")
 
 
 def _print(facts: dict[str, Any]) -> None:
-    """The verdict of each model on each set; of several, the comparisons that are shown as well."""
+    """Print the verdict of each model on each set, and the significant comparisons."""
     from heedful.probes.bias.wording import models, shown
 
     width = min(max(shutil.get_terminal_size().columns, 40), 120)

@@ -1,4 +1,4 @@
-"""`heedful probe attention`: what every head looks at while a model reads a text, as a page and as arrays."""
+"""`heedful probe attention`: the attention of every head on a text, as a page and as arrays."""
 
 import textwrap
 from pathlib import Path
@@ -14,49 +14,47 @@ if TYPE_CHECKING:
     from heedful.probes.attention.views import Attention, View
 
 _STANDING_OUT = (
-    ("narrowly", "entropy", min, "entropy {:.2f}"),
-    ("widely", "entropy", max, "entropy {:.2f}"),
-    ("far away", "distance", max, "{:.1f} tokens away"),
-    ("at itself", "itself", max, "{:.2f} of the weight"),
-    ("at the token before", "previous", max, "{:.2f} of the weight"),
-    ("at the token after", "next", max, "{:.2f} of the weight"),
-    ("at the first token", "first", max, "{:.2f} of the weight"),
-    ("at separators", "separators", max, "{:.2f} of the weight"),
+    ("most focused", "entropy", min, "entropy {:.2f}"),
+    ("most diffuse", "entropy", max, "entropy {:.2f}"),
+    ("longest range", "distance", max, "{:.1f} tokens away"),
+    ("most on itself", "itself", max, "{:.2f} of the weight"),
+    ("most on previous", "previous", max, "{:.2f} of the weight"),
+    ("most on next", "next", max, "{:.2f} of the weight"),
+    ("most on first token", "first", max, "{:.2f} of the weight"),
+    ("most on separators", "separators", max, "{:.2f} of the weight"),
 )
 
 
 def attention(
-    model: Annotated[str, typer.Argument(help="A model directory, a hub id, or a name that `heedful models` lists.")],
-    text: Annotated[str, typer.Argument(help="The text itself.")],
+    model: Annotated[str, typer.Argument(help="Model directory, hub id, or name from `heedful models`.")],
+    text: Annotated[str, typer.Argument(help="The text.")],
     second: Annotated[
         str | None,
-        typer.Argument(metavar="SECOND", help="The second text of a pair; of a translator, the translation."),
+        typer.Argument(metavar="SECOND", help="Second text of a pair; for a translator, the translation."),
     ] = None,
     head: Annotated[
-        str | None, typer.Option(help="The head whose score is asked about; default: the classifier, if there is one.")
+        str | None, typer.Option(help="Head for gradient × attention; default: the classifier, if there is one.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="The class (or the token) whose score is asked about; default: the likeliest.")
+        str | None, typer.Option(help="Class or token for gradient × attention; default: the most likely.")
     ] = None,
     position: Annotated[
         int | None,
-        typer.Option(
-            help="For heads that score words: at which token, counted from 1; default: the mask, or the last."
-        ),
+        typer.Option(help="For heads that predict words: the token, counted from 1; default: the mask, or the last."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The page, an .html file; default: attention.html, or the next that is free.")
+        Path | None, typer.Option(help="Output page, .html; default: attention.html, attention-2.html, …")
     ] = None,
-    arrays: Annotated[Path | None, typer.Option(help="All numbers as an .npz file for NumPy.")] = None,
+    arrays: Annotated[Path | None, typer.Option(help="Write all numbers to this .npz file for NumPy.")] = None,
 ) -> None:
-    """Show what every head looks at, rollout, and gradient × attention, as one page that needs no network."""
+    """Show the attention of every head, rollout, and gradient × attention on one offline page."""
     from heedful.report.page.write import check_page_place
 
     if out is not None:
         check_page_place(out)
     _check_arrays(arrays)
     if not text.strip() or (second is not None and not second.strip()):
-        raise RequestError("the text is empty; give one with words in it.")
+        raise RequestError("the text is empty. Pass a text with words.")
     if position is not None and position < 1:
         raise RequestError(f"--position {position}: tokens are counted from 1.")
     from heedful.inference.loading import load
@@ -68,11 +66,11 @@ def attention(
     loaded = load(model)
     if isinstance(loaded, Translator):
         if head is not None or label is not None or position is not None:
-            raise RequestError(f"{model}: is a translator, which has no heads; leave --head, --label, --position out.")
+            raise RequestError(f"{model} is a translator, which has no heads. Remove --head, --label and --position.")
         seen = look_translation(loaded, text, second)
     else:
         if second is not None and loaded.of_pairs is False:
-            raise RequestError(f"{model} was trained on single texts; give it one.")
+            raise RequestError(f"{model} was trained on single texts. Pass only one.")
         read = text if second is None else (text, second)
         seen = look(cast("TransformerModel", loaded), read, head, label, None if position is None else position - 1)
     path = out or free_file(Path("attention.html"))
@@ -85,7 +83,7 @@ def attention(
 
 
 def free_file(path: Path) -> Path:
-    """The file itself, or the first of NAME-2, NAME-3, … that does not exist."""
+    """Return the file, or the first of NAME-2, NAME-3, … that does not exist."""
     number = 2
     free = path
     while free.exists():
@@ -95,7 +93,7 @@ def free_file(path: Path) -> Path:
 
 
 def describe(seen: "Attention") -> list[str]:
-    """The heads that stand out, in lines of at most 80 characters but for the first, which names the model."""
+    """Describe the heads that stand out, in lines of at most 80 characters (except the model's name)."""
     lines = []
     for view in seen.views:
         layers, heads = view.weights.shape[:2]
@@ -103,8 +101,8 @@ def describe(seen: "Attention") -> list[str]:
         tokens += "" if view.kind == "self" else f" looking at {len(view.columns)}"
         shown = "1 head" if layers == heads == 1 else f"{layers} × {heads} heads"
         lines.append(f"{seen.source}: {view.title[0].lower()}{view.title[1:]}, {tokens}, {shown}")
-        lines += ["Of all heads, this one looks most", *_standing_out(view)]
-    said = [] if seen.score is None else [f"Gradient × attention is about {seen.score.words}."]
+        lines += ["Heads that stand out:", *_standing_out(view)]
+    said = [] if seen.score is None else [f"Gradient × attention is for {seen.score.words}."]
     for sentence in [*said, *seen.notes]:
         lines += textwrap.wrap(sentence, 80)
     return lines
@@ -123,7 +121,9 @@ def _standing_out(view: "View") -> list[str]:
     share = view.summary["gradient"]
     if not np.isnan(share).all() and share.max() > 0:
         at = share.argmax()
-        lines.append(f"and {_head(view, int(at))} moves the score most ({share.flat[at]:.2f} of gradient × attention)")
+        lines.append(
+            f"  {'moves the score most':<20} {_head(view, int(at)):<18} {share.flat[at]:.2f} of gradient × attention"
+        )
     return lines
 
 
@@ -138,7 +138,7 @@ def _check_arrays(path: Path | None) -> None:
     if path.suffix.lower() != ".npz":
         raise RequestError(f"{path}: the ending must be .npz.")
     if path.is_dir() or not path.parent.is_dir():
-        raise RequestError(f"{path}: name a file in a folder that exists.")
+        raise RequestError(f"{path}: the folder does not exist. Choose another file.")
 
 
 def _write(files: list[tuple[Path, bytes]]) -> None:
@@ -148,4 +148,4 @@ def _write(files: list[tuple[Path, bytes]]) -> None:
         try:
             write_bytes(path, content)
         except OSError as error:
-            raise WorkError(f"{path}: could not be written ({error.strerror}); nothing was left behind.") from None
+            raise WorkError(f"{path}: could not be written ({error.strerror}). Nothing was left behind.") from None

@@ -1,4 +1,4 @@
-"""`heedful probe knowledge`: what a language model knows, how sure one may be, and when it should keep silent."""
+"""`heedful probe knowledge`: what a language model knows, and when it should abstain."""
 
 import shutil
 import sys
@@ -19,22 +19,23 @@ def knowledge(
     ],
     questions: Annotated[
         str | None,
-        typer.Option(metavar="FILE|NAME", help="Questions and answers in two columns; default: the recipe's."),
+        typer.Option(metavar="FILE|NAME", help="Questions and answers in two columns; default: those of the recipe."),
     ] = None,
     train: Annotated[
         str | None,
-        typer.Option(metavar="FILE|NAME", help="The questions that were trained on; default: the recipe's."),
+        typer.Option(metavar="FILE|NAME", help="Training questions; default: those of the recipe."),
     ] = None,
     text: Annotated[
-        str, typer.Option(metavar="FILE,…", help="Text that was read, a line for each name; default: the recipe's.")
+        str, typer.Option(metavar="FILE,…", help="Pretraining text with a line per name; default: that of the recipe.")
     ] = "",
-    precision: Annotated[float, typer.Option(help="The share of answers that should be right.")] = PRECISION,
+    precision: Annotated[
+        float, typer.Option(help="Wanted share of correct answers, for the abstention threshold.")
+    ] = PRECISION,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of the results; default: runs/knowledge-NAME, NAME-2, …")
+        Path | None, typer.Option(help="Where to write results; default: runs/knowledge-NAME, NAME-2, …")
     ] = None,
 ) -> None:
-    """What a model answers rightly, makes up or mixes up, whether its confidence tells, and from which confidence on it
-    should answer."""
+    """Measure which answers are correct, hallucinated or confused, and when the model should abstain."""
     from heedful.probing.knowledge import free_place, probe_knowledge
 
     texts = [name.strip() for name in text.split(",") if name.strip()]
@@ -53,7 +54,7 @@ def knowledge(
 
 
 def _print(facts: dict[str, Any]) -> None:
-    """The verdict on each model, and how they compare."""
+    """Print the verdict on each model and the comparisons."""
     from heedful.probes.knowledge.wording import models
 
     width = min(max(shutil.get_terminal_size().columns, 40), 120)

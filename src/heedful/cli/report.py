@@ -1,4 +1,4 @@
-"""`heedful report`: the report of a run or a study, written again from its files; and its mirrors in other tools."""
+"""`heedful report`: regenerate the report of a run or study, and mirror runs in other tools."""
 
 import shlex
 import sys
@@ -9,15 +9,15 @@ import typer
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(help="The directory of a run or of a study.")],
+    directory: Annotated[Path, typer.Argument(help="Directory of a run or study.")],
     tensorboard: Annotated[
-        Path | None, typer.Option(help="Mirror the runs in this log directory of TensorBoard.", metavar="LOGDIR")
+        Path | None, typer.Option(help="Mirror the runs in this TensorBoard log directory.", metavar="LOGDIR")
     ] = None,
     mlflow: Annotated[
-        str | None, typer.Option(help="Mirror the runs in MLflow: a directory or an address.", metavar="DIR|URI")
+        str | None, typer.Option(help="Mirror the runs in MLflow: a directory or a URI.", metavar="DIR|URI")
     ] = None,
 ) -> None:
-    """Write report.html and report.md of a run, or of a study and its runs, anew; print where they are."""
+    """Regenerate report.html and report.md of a run, or of a study and its runs."""
     from heedful.report.run import write_run_report
     from heedful.report.study import write_reports
     from heedful.storage.runs import kind_of
@@ -39,4 +39,4 @@ def report(
         address, problem = to_mlflow(directory, mlflow)
         print(f"mlflow ui --backend-store-uri {shlex.quote(address)}" if address.startswith("sqlite:") else address)
         if problem:
-            print(f"heedful: MLflow could not keep the reports ({problem}); the numbers are there.", file=sys.stderr)
+            print(f"heedful: MLflow could not store the reports ({problem}). The numbers are stored.", file=sys.stderr)

@@ -16,31 +16,33 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     Path | None,
-    typer.Option(help="Directory of the results; the same line again goes on there. Default: runs/NAME, NAME-2, …"),
+    typer.Option(help="Where to write results. Run the same command again to resume. Default: runs/NAME, NAME-2, …"),
 ]
 Sweeps = Annotated[
     list[str] | None, typer.Option("--sweep", help="Try several values: training.lr=1e-4,3e-4", metavar="KEY=V,V")
 ]
 Curve = Annotated[
     str | None,
-    typer.Option(help="Would more labels help? Train on shares or numbers of rows: 0.125,0.25,0.5,1", metavar="N,N"),
+    typer.Option(help="Learning curve: train on shares or numbers of rows, such as 0.125,0.25,0.5,1", metavar="N,N"),
 ]
 On = Annotated[str | None, typer.Option(help="Run on a Ray cluster: ray, or ray://HOST:PORT.", metavar="ray")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; default: as many as cores.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Number of parallel runs; default: one per core.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a key: training.lr=1e-4", metavar="KEY=VALUE")]
 
 
 def run(
-    recipe: Annotated[str, typer.Argument(help="A TOML file, or the name of a recipe that `heedful recipes` lists.")],
+    recipe: Annotated[str, typer.Argument(help="TOML file, or name from `heedful recipes`.")],
     settings: Sets = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, from 0; default: the recipe's.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of random seeds (0, 1, …); default: the recipe's.")
+    ] = None,
     sweep: Sweeps = None,
     curve: Curve = None,
     out: Out = None,
     workers: Workers = None,
     on: On = None,
 ) -> None:
-    """Run a recipe with each of its seeds; if it was stopped, the same line goes on where it was."""
+    """Run a recipe once per seed. Interrupted runs resume where they stopped."""
     from heedful.recipes.reading import read_recipe, sweep_settings
     from heedful.studies.executors import assist
     from heedful.studies.plan import plan_recipe
@@ -57,37 +59,41 @@ def run(
 
 
 def compare(
-    data: Annotated[str, typer.Argument(help="A file (CSV, TSV, JSONL, Parquet) or a name that `heedful data` lists.")],
-    text: Annotated[str | None, typer.Option(help="The column with the text; guessed if there is no doubt.")] = None,
-    label: Annotated[str | None, typer.Option(help="The column with the label or score; guessed likewise.")] = None,
-    pair: Annotated[str | None, typer.Option(help="The column with the second text of a pair.")] = None,
-    dev: Annotated[
-        str | None, typer.Option(help="A file to choose on; default: a part of DATA.", metavar="FILE")
+    data: Annotated[str, typer.Argument(help="CSV, TSV, JSONL or Parquet file, or name from `heedful data`.")],
+    text: Annotated[str | None, typer.Option(help="Column with the text; default: detect.", metavar="COL")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column with the label or score; default: detect.", metavar="COL")
     ] = None,
-    test: Annotated[str | None, typer.Option(help="A file to report on; default: likewise.", metavar="FILE")] = None,
+    pair: Annotated[str | None, typer.Option(help="Column with the second text of a pair.", metavar="COL")] = None,
+    dev: Annotated[
+        str | None, typer.Option(help="Validation set for choosing a model; default: part of DATA.", metavar="FILE")
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Test set for the reported score; default: part of DATA.", metavar="FILE")
+    ] = None,
     header: Header = None,
     models: Annotated[str, typer.Option(help="Models, separated by commas.")] = "minilm",
     methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "frozen,full",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of random seeds (0, 1, …).")] = 3,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Change a key, of all or of one method: full:training.epochs=2", metavar="KEY=VALUE"
+            "--set", help="Change a key for all methods, or for one: full:training.epochs=2", metavar="KEY=VALUE"
         ),
     ] = None,
     until_decided: Annotated[
         bool,
-        typer.Option("--until-decided", help="Add seeds until each comparison with the chosen one is decided."),
+        typer.Option("--until-decided", help="Add seeds until each comparison with the best is decided."),
     ] = False,
     difference: Annotated[
         float | None,
         typer.Option(
-            help="With --until-decided: settings that differ by less are alike; default: 0.02, or 2 % of the score of "
-            "a metric without an upper end."
+            help="With --until-decided: treat smaller differences as a tie. Default: 0.02, or 2% of the score for a "
+            "metric without an upper bound."
         ),
     ] = None,
     max_seeds: Annotated[
-        int | None, typer.Option(min=2, help="With --until-decided: the most seeds of a setting; default: 20.")
+        int | None, typer.Option(min=2, help="With --until-decided: maximum number of seeds of a setting; default: 20.")
     ] = None,
     sweep: Sweeps = None,
     curve: Curve = None,
@@ -95,7 +101,7 @@ def compare(
     workers: Workers = None,
     on: On = None,
 ) -> None:
-    """Which approach on my data: models × methods × seeds, beside baselines, ending in a table and a report."""
+    """Find the best model for your data: train models × methods × seeds and baselines, and report."""
     from heedful.recipes.reading import parse_settings, settings_by_method, sweep_settings
     from heedful.studies.executors import assist
     from heedful.studies.plan import plan_comparison
@@ -113,10 +119,10 @@ def compare(
 
 
 def quickstart(
-    model: Annotated[str, typer.Option(help="Another model: a name, a directory or a hub id.")] = "minilm",
+    model: Annotated[str, typer.Option(help="Model: a name, a directory or a hub id.")] = "minilm",
     out: Out = None,
 ) -> None:
-    """The main job on data in the package: a small encoder on customer messages, frozen against tuned, two seeds."""
+    """Try heedful on built-in data: classify support messages with a small encoder, frozen vs. fine-tuned."""
     from heedful.studies.executors import assist
     from heedful.studies.plan import plan_comparison
 
@@ -129,30 +135,30 @@ def quickstart(
 
 
 def _data_table(data: str, given: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The [data] of a comparison: a named set, or a file; where the objective reads its columns, those that are not
-    given are guessed."""
+    """Return the [data] of a comparison: a named set, or a file. Columns that are not given are detected if the
+    objective reads columns."""
     from heedful import plugins
     from heedful.data.columns import ask_for_label, guess_columns
-    from heedful.data.files import find_rule
+    from heedful.data.files import open_table
     from heedful.data.named import NAMED, find_named
 
     path = Path(data).expanduser()
     if data in NAMED and not path.is_file():
         return {"name": data, **given}
     if not path.exists() and not path.suffix and len(path.parts) == 1:
-        find_named(data)  # says which names there are
+        find_named(data)  # lists the known names
     for table in ("data", "objective"):
         if not isinstance(changes.get(table, {}), dict):
-            raise RequestError(f"--set {table}: set a key of a table, such as data.dev_share=0.2.")
+            raise RequestError(f"--set {table}: set a key of the table, such as data.dev_share=0.2.")
     kind = changes.get("objective", {}).get("kind")
     if kind is not None and not plugins.find("objective", kind).COLUMNS:
         return {"train": str(path), **given}
     known = {**given, **changes.get("data", {})}
     text, pair, label = (known.get(role) for role in ("text", "pair", "label"))
-    rule = find_rule(path, known.get("header"), known.get("quotes"), (text, pair, label))
-    columns = guess_columns(path, rule, text, pair, label)
+    opened = open_table(path, known.get("header"), known.get("quotes"), (text, pair, label))
+    columns = guess_columns(opened, text, pair, label)
     if columns.label is None:
-        raise ask_for_label(path, rule, columns)
+        raise ask_for_label(opened, columns)
     if columns.note:
         print(columns.note, file=sys.stderr)
     found = {"text": columns.text, "pair": columns.pair, "label": columns.label}
@@ -166,15 +172,15 @@ def _until_decided(plan: "StudyPlan", wanted: bool, difference: float | None, ma
 
     if not wanted:
         if difference is not None or max_seeds is not None:
-            raise RequestError("--difference and --max-seeds are for --until-decided; add it, or leave them out.")
+            raise RequestError("--difference and --max-seeds need --until-decided. Add it, or remove them.")
         return plan
     if plan.search is not None and plan.search.get("curve"):
-        raise RequestError("--until-decided compares settings, and --curve the sizes of one; use one of them.")
+        raise RequestError("--until-decided and --curve cannot be combined. Remove one of them.")
     until = Until(difference) if max_seeds is None else Until(difference, max_seeds)
     if difference is not None and difference <= 0:
         raise RequestError(f"--difference {difference:g}: must be above 0.")
     if until.most_seeds < len(plan.seeds):
-        raise RequestError(f"--max-seeds {until.most_seeds}: is below --seeds {len(plan.seeds)}, with which it begins.")
+        raise RequestError(f"--max-seeds {until.most_seeds}: must be at least --seeds {len(plan.seeds)}.")
     return replace(plan, until=until)
 
 
@@ -184,7 +190,7 @@ def _default_place(plan: "StudyPlan", name: str) -> Path:
     usual = Path("runs") / name
     place = free_place(plan, usual)
     if place != usual:
-        print(f"{usual} holds another study; this one is in {place}", file=sys.stderr)
+        print(f"{usual} contains a different study; writing to {place}", file=sys.stderr)
     return place
 
 
@@ -219,4 +225,4 @@ def _print_searched(study: "StudyRecord") -> None:
         for line in [headings, *cells]:
             mark = " *" if line[0] in study.tried_and_chosen else ""
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + mark)
-        print("* best on dev: run again with fresh seeds, and only then tested")
+        print("* best on dev: run again with new seeds, then tested")

@@ -1,4 +1,4 @@
-"""Small helpers that the verbs share for printing."""
+"""Helpers for printing, shared by the commands."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import typer
 
 Header = Annotated[
     bool | None,
-    typer.Option("--header/--no-header", help="Whether the first line names the columns; default: as it looks."),
+    typer.Option("--header/--no-header", help="Treat the first line as column names; default: detect."),
 ]
 
 
@@ -19,7 +19,7 @@ def print_json(facts: Any) -> None:
 
 
 def size(count: float) -> str:
-    """A number of bytes, readable: 12.3 MB."""
+    """Format a number of bytes: 12.3 MB."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -28,7 +28,7 @@ def size(count: float) -> str:
 
 
 def field(name: str, text: str) -> str:
-    """A fact with its name before it, on as many lines as it needs; a word is never broken."""
+    """Format a name and its value on as many lines as needed, without breaking words."""
     start = f"{name:<12}"
     return textwrap.fill(
         text, 80, initial_indent=start, subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False
@@ -36,7 +36,7 @@ def field(name: str, text: str) -> str:
 
 
 def without_controls(text: str) -> str:
-    """For a terminal, which would obey them: control characters but line ends and tabs as pictures of themselves."""
+    """Replace control characters, which a terminal would obey, by visible symbols; line ends and tabs stay."""
     return text.translate(_PICTURES)
 
 

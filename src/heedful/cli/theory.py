@@ -1,4 +1,4 @@
-"""`heedful theory`: the identities of the field, run."""
+"""`heedful theory`: list and run the demonstrations."""
 
 import textwrap
 from pathlib import Path
@@ -17,33 +17,33 @@ WIDTH = 80
 def theory(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Those, or chapters, to run; without a name they are listed.", metavar="[NAME]..."),
+        typer.Argument(help="Demonstrations or chapters to run. Without a name, list them.", metavar="[NAME]..."),
     ] = None,
     draws: Annotated[
-        int | None, typer.Option(help="Random draws for each check, 1,000 to 20,000.", metavar="N")
+        int | None, typer.Option(help="Number of random draws for each check, 1,000 to 20,000.", metavar="N")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")] = 0,
     html: Annotated[
-        Path | None, typer.Option(help="Write those named, or all, as one illustrated page.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Write the named ones, or all, to one illustrated page.", metavar="FILE"),
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write all: a Markdown page a chapter, an index, pictures.", metavar="DIR")
+        Path | None, typer.Option(help="Write all as Markdown: an index, a page per chapter, pictures.", metavar="DIR")
     ] = None,
 ) -> None:
-    """List demonstrations of what is true of transformers, or run them: claim, checks, and where it ends."""
-    from heedful.theory.catalog import demonstrations, find
+    """List or run demonstrations of theory: each states a claim, checks it, and shows its limits."""
+    from heedful.theory.catalog import demonstrations, find, run
     from heedful.theory.demonstration import DRAWS
     from heedful.theory.pages import check_places, write_markdown, write_page
-    from heedful.theory.running import run
 
     if names and markdown is not None:
-        raise RequestError("--markdown writes all demonstrations: leave the names out.")
+        raise RequestError("--markdown writes all demonstrations. Remove the names.")
     chosen = find(names) if names else demonstrations()
     check_places(html, markdown)
     asked_to_run = bool(names) or html is not None or markdown is not None
     if not asked_to_run:
         if draws is not None:
-            raise RequestError("--draws goes with the NAME of a demonstration, --html or --markdown.")
+            raise RequestError("--draws needs the NAME of a demonstration, --html or --markdown.")
         _print_list(chosen)
         return
     shown = run(chosen, DRAWS if draws is None else draws, seed)
@@ -56,7 +56,7 @@ def theory(
     for path in write_markdown(shown, markdown) if markdown is not None else ():
         print(path)
     if wrong:
-        print(f"Not as it should be: {', '.join(wrong)}.")
+        print(f"Failed: {', '.join(wrong)}.")
         raise typer.Exit(1)
 
 
@@ -68,7 +68,7 @@ def _print_list(chosen: "tuple[Demonstration, ...]") -> None:
         print(chapter)
         for d in members:
             _print_wrapped(d.title, " " * (widest + 4), f"  {d.name:<{widest}}  ")
-    print("heedful theory NAME runs one; heedful theory --html FILE draws them all.")
+    print("Run one: heedful theory NAME. Write all: heedful theory --html FILE.")
 
 
 def _print_demonstration(d: "Demonstration", result: "Shown") -> None:
@@ -76,19 +76,19 @@ def _print_demonstration(d: "Demonstration", result: "Shown") -> None:
     _print_wrapped(d.claim, "  ")
     for check in result.checks:
         _print_check(check)
-    print("  Where it ends")
+    print("  Limits")
     for paragraph in d.ends:
         _print_wrapped(paragraph, "  ")
     for check in result.limits:
         _print_check(check)
     if d.published:
-        print("  Published")
+        print("  In the literature")
         _print_wrapped(d.published, "  ")
     print()
 
 
 def _print_check(check: "Check") -> None:
-    from heedful.theory.wording import measured, outcome
+    from heedful.theory.demonstration import measured, outcome
 
     mark = "ok" if check.passed else "!!"
     _print_wrapped(f"{check.statement} {outcome(check)}: {measured(check, exactly=True)}.", "     ", f"  {mark:<3}")

@@ -1,4 +1,4 @@
-"""`heedful translate`: a translation for each line, in their order."""
+"""`heedful translate`: a translation for each line, in order."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,54 +20,64 @@ if TYPE_CHECKING:
 
 
 def translate(
-    model: Annotated[str, typer.Argument(help="A translator: a model directory, or a hub id.")],
+    model: Annotated[str, typer.Argument(help="Translation model: a directory or a hub id.")],
     file: Annotated[
         Path | None,
-        typer.Argument(help="Texts, one a line; may be gzipped. Default, or -: the standard input."),
+        typer.Argument(help="Texts, one per line; may be gzipped. Default, or -: standard input."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write to this file, which appears when it is whole.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file, written atomically.")] = None,
     beam: Annotated[
-        int | None, typer.Option(help="Follow so many translations at a time; 1 is greedy; default: the model's, or 5.")
+        int | None, typer.Option(help="Number of beams; 1 is greedy. Default: the model's, or 5.", metavar="N")
     ] = None,
-    n_best: Annotated[int | None, typer.Option(help="So many translations of each line, best first.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="Above 0 favours long ones, below 0 short ones.")] = None,
-    coverage: Annotated[float | None, typer.Option(help="Penalty for source words that were not looked at.")] = None,
+    n_best: Annotated[
+        int | None, typer.Option(help="Return the N best translations of each line.", metavar="N")
+    ] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="Above 0 favours long translations, below 0 short ones.")
+    ] = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="Coverage penalty: discourages leaving source tokens unattended.")
+    ] = None,
     stopping: Annotated[
         Stopping | None,
-        typer.Option(help="When a search is over: exact misses no better translation; default: the model's, or exact."),
+        typer.Option(help="When beam search stops. exact never misses a better one. Default: the model's, or exact."),
     ] = None,
-    max_length: Annotated[int | None, typer.Option(help="The most tokens of a translation, its end included.")] = None,
-    min_length: Annotated[int | None, typer.Option(help="The fewest: before them none ends.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Maximum length of a translation, in tokens.", metavar="N")
+    ] = None,
+    min_length: Annotated[
+        int | None, typer.Option(help="Minimum length of a translation, in tokens.", metavar="N")
+    ] = None,
     temperature: Annotated[
-        float | None, typer.Option(help="Draw tokens instead; below 1 more of the likely, 0 the likeliest.")
+        float | None, typer.Option(help="Sample instead of beam search. Lower is less random; 0 is greedy.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from the so many likeliest tokens alone.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the K most likely tokens.", metavar="K")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Draw from the fewest tokens that have this probability together.")
+        float | None, typer.Option(help="Sample from the smallest set of tokens with total probability P.", metavar="P")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed draws the same translations; default: 0.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed; default: 0.", metavar="N")] = None,
     repetition_penalty: Annotated[
         float | None,
-        typer.Option(help="Above 1, tokens of the translation become less likely; default: the model's, or 1."),
+        typer.Option(help="Above 1: make repeated tokens less likely; default: the model's, or 1."),
     ] = None,
     no_repeat_ngram_size: Annotated[
         int | None,
         typer.Option(help="Never repeat a sequence of N tokens; default: the model's, or 0 (may repeat).", metavar="N"),
     ] = None,
-    prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Text with which every translation begins.")] = None,
     scores: Annotated[
-        bool, typer.Option("--scores", help="Columns with score, log-probability, tokens and why it ended.")
+        bool, typer.Option("--scores", help="Add columns with score, log-probability, tokens and why it ended.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(help="The most lines that are translated at a time.")] = 32,
-    batch_tokens: Annotated[int, typer.Option(help="The most tokens that are read at a time.")] = 4096,
+    batch_size: Annotated[int, typer.Option(help="Maximum number of lines per batch.")] = 32,
+    batch_tokens: Annotated[int, typer.Option(help="Maximum number of source tokens per batch.")] = 4096,
 ) -> None:
-    """Translate lines, streaming: memory does not grow with them, and what is there is written.
+    """Translate a file or standard input line by line, in constant memory.
 
-    Empty lines stay empty. A line that cannot be translated leaves a line that says why; they are counted at the end.
+    Empty lines stay empty. A line that cannot be translated is replaced by the reason; these are counted at the end.
     """
     for name, value in (("--batch-size", batch_size), ("--batch-tokens", batch_tokens)):
         if value < 1:
-            raise RequestError(f"{name} {value}: give 1 or more.")
+            raise RequestError(f"{name} {value}: must be 1 or more.")
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     searched: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty}
     searched |= {"coverage": coverage, "stopping": stopping}
@@ -100,29 +110,29 @@ def translate(
             table.write(written, translator, windows)
         print(f"{translator.count:,} {'line' if translator.count == 1 else 'lines'} in {out}", file=sys.stderr)
     if not translator.count:
-        print(f"{'the standard input' if file is None else file} is empty: nothing was translated", file=sys.stderr)
-    _say_what_is_amiss(translator, max_length is not None)
+        print(f"{'standard input' if file is None else file} is empty: nothing was translated", file=sys.stderr)
+    _warn(translator, max_length is not None)
 
 
-def _say_what_is_amiss(translator: "LineTranslator", asked: bool) -> None:
-    """`asked`: the user has said where translations are cut, and need not hear that they are."""
+def _warn(translator: "LineTranslator", asked: bool) -> None:
+    """Print warnings. `asked`: the user set the maximum length, so truncation is expected."""
     of = f"of {translator.count:,} {'line' if translator.count == 1 else 'lines'}"
     if n := translator.refused:
         were, each = ("was", "it") if n == 1 else ("were", "each")
-        print(f"{n:,} {of} {were} not translated; {each} says why in its place", file=sys.stderr)
+        print(f"{n:,} {of} {were} not translated; {each} is replaced by the reason", file=sys.stderr)
     if n := translator.unknown:
         print(f"{n:,} {of} {'has' if n == 1 else 'have'} characters that the model does not know", file=sys.stderr)
     if (n := translator.cut) and not asked:
         what, were = ("translation", "was") if n == 1 else ("translations", "were")
         print(
-            f"the {what} of {n:,} {of} {were} cut after {translator.most:,} tokens; give shorter sentences, or a "
+            f"the {what} of {n:,} {of} {were} truncated at {translator.most:,} tokens; use shorter sentences or a "
             "higher --max-length",
             file=sys.stderr,
         )
 
 
 class _Table:
-    """What is written of a translation: its text alone, or columns with a header."""
+    """The output of a translation: only its text, or columns with a header."""
 
     def __init__(self, ranked: bool, scored: bool) -> None:
         self._ranked, self._scored = ranked, scored
@@ -137,12 +147,12 @@ class _Table:
             file.flush()
 
     def header(self) -> Iterator[str]:
-        """No line where there is one column."""
+        """Yield the header line; none if there is one column."""
         if len(self.columns) > 1:
             yield "\t".join(self.columns)
 
     def lines(self, number: int, found: "Sequence[Translation] | str") -> Iterator[str]:
-        """`found`: the translations, or why there is none."""
+        """Yield the lines of one source; `found` is its translations, or the reason why there is none."""
         if isinstance(found, str):
             cells: list[Any] = [number, 1] * self._ranked + ["", "", "", "refused"] * self._scored
             yield "\t".join(map(str, [*cells, f"[not translated: {found}]"]))
@@ -157,32 +167,31 @@ class _Table:
 def _check_files(file: Path | None, out: Path | None) -> None:
     if file is not None:
         if not file.is_file():
-            raise RequestError(f"{file}: is not a file; name one with a text in each line, or none for standard input.")
+            raise RequestError(f"{file}: not a file. Name a file with one text per line, or none for standard input.")
         try:
             file.open("rb").close()
         except OSError as error:
-            raise RequestError(f"{file}: cannot be read ({error.strerror}); check its rights.") from None
+            raise RequestError(f"{file}: cannot be read ({error.strerror}). Check its permissions.") from None
     if out is not None:
         if out.is_dir() or not out.parent.is_dir():
-            raise RequestError(f"{out}: name a file in a folder that exists.")
+            raise RequestError(f"{out}: the folder does not exist. Choose another file.")
         refuse_input(out, file)
 
 
 def _check_method(drawn: Mapping[str, Any], searched: Mapping[str, Any], seed: int | None) -> None:
-    """Options of drawing and of beam search, which exclude each other."""
+    """Refuse options of sampling together with options of beam search."""
     if given := only_given(drawn):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        refuse_idle(searched, f"with {names}: it is about beam search, and tokens are drawn; leave one out")
+        refuse_idle(searched, f"with {names}, which samples instead of beam search. Remove one of them")
     else:
-        refuse_idle({"seed": seed}, "with beam search, which draws nothing; leave it out")
+        refuse_idle({"seed": seed}, "with beam search, which does not sample. Remove it")
     if drawn["temperature"] == 0:
-        refuse_idle({"seed": seed}, "with --temperature 0, which draws nothing; leave one out")
+        refuse_idle({"seed": seed}, "with --temperature 0, which does not sample. Remove one of them")
 
 
 def _converse(translator: "LineTranslator", table: _Table, asked: bool) -> None:
-    """Line by line with somebody at a terminal, until the end of input or an interrupt. `asked`: as in
-    `_say_what_is_amiss`."""
-    print("One text a line; Ctrl-D ends.", file=sys.stderr)
+    """Translate what a person types, until the end of input or an interrupt."""
+    print("One text per line; Ctrl-D ends.", file=sys.stderr)
     for line in table.header():
         print(line, flush=True)
     try:
@@ -198,7 +207,7 @@ def _converse(translator: "LineTranslator", table: _Table, asked: bool) -> None:
             if translator.unknown > unknown:
                 print("(the text has characters that the model does not know)", file=sys.stderr)
             if translator.cut > cut and not asked:
-                print(f"(cut after {translator.most:,} tokens; --max-length allows for more)", file=sys.stderr)
+                print(f"(truncated at {translator.most:,} tokens; raise --max-length for more)", file=sys.stderr)
     except KeyboardInterrupt:
         pass
     print(file=sys.stderr)

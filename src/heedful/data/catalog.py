@@ -1,26 +1,30 @@
 """The named sets, an entry each. Licences are as the source states them; contamination is what `minilm` has seen."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from heedful.data import arithmetic
 from heedful.data.layouts import Layout
-from heedful.data.records import Kind
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NamedSet:
     name: str
     what: str
-    labels: tuple[str, ...]
-    licence: str
-    contamination: str
-    sizes: dict[str, int]
-    """Rows by official split, as published where it is usually taken from."""
-    kind: Kind = "classes"
+    licence: str = ""
+    contamination: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Rows by official split, as published where it is usually taken from, or as they are made."""
+    kind: Literal["classes", "score", "translations", "questions"] = "classes"
+    labels: tuple[str, ...] = ()
+    languages: tuple[str, str] = ("", "")
+    """Of translations: source and target, unless a recipe turns them round."""
     source: Literal["files", "package", "generated"] = "files"
+    place: str = ""
+    """Its folder in HEEDFUL_DATA; by default, its name."""
     folder: Layout | None = None
-    """In HEEDFUL_DATA, under the set's name."""
+    """Of its files in that folder."""
     hub: Layout | None = None
     hidden_test: bool = False
     """The official test split has no true labels: the official dev split is scored as test."""
@@ -254,22 +258,101 @@ _SETS = (
 NAMED: dict[str, NamedSet] = {entry.name: entry for entry in _SETS}
 
 
-@dataclass(frozen=True)
-class NamedQuestions:
-    name: str
-    what: str
-    files: dict[str, str]
-    """By split, in the folder HEEDFUL_DATA."""
-    licence: str = ""
+_MULTI30K = {
+    "train": "train",
+    "dev": "val",
+    "test": "test_2016_flickr",
+    "test-2017": "test_2017_flickr",
+    "test-2018": "test_2018_flickr",
+    "test-coco": "test_2017_mscoco",
+}
+_ENGLISH = ("english", "pig-latin")
+_MADE = "none: made by rule from a list of words"
 
+_TRANSLATIONS = (
+    NamedSet(
+        kind="translations",
+        name="multi30k-en-de",
+        what="captions of photographs in English and German; test sets 2016, 2017, 2018 and of COCO",
+        languages=("en", "de"),
+        licence="",
+        contamination="minilm was tuned on Flickr30k captions, which the English side is made of",
+        sizes={"train": 29_000, "dev": 1014, "test": 1000, "test-2017": 1000, "test-2018": 1071, "test-coco": 461},
+        place="multi30k_en_de",
+        folder=Layout({split: f"{stem}.{{}}" for split, stem in _MULTI30K.items()}, form="sides"),
+        hub=Layout(
+            {split: f"{_MULTI30K[split]}.jsonl" for split in ("train", "dev")} | {"test": "test.jsonl"},
+            text="en",
+            pair="de",
+            repository="bentrevett/multi30k",
+        ),
+    ),
+    NamedSet(
+        kind="translations",
+        name="en-my",
+        what="English and Burmese (spaced by syllable), reports and laws",
+        languages=("en", "my"),
+        licence="GPL-3, non-commercial",
+        contamination="none known for minilm",
+        sizes={"train": 7343, "dev": 918, "test": 918},
+        place="en_my",
+        folder=Layout({split: f"{split}.{{}}" for split in ("train", "dev", "test")}, form="sides"),
+    ),
+    NamedSet(
+        kind="translations",
+        name="pig-latin",
+        what="6,387 English words in Pig Latin, as published",
+        languages=_ENGLISH,
+        licence="",
+        contamination="none known for minilm",
+        sizes={"train": 5109, "dev": 639, "test": 639},
+        place="pig_latin",
+        folder=Layout({"train": "pig_latin_data.txt"}, form="words"),
+    ),
+    NamedSet(
+        kind="translations",
+        name="pig-latin-small",
+        what="the commonest 2,000 English words in Pig Latin, made by rule",
+        languages=_ENGLISH,
+        licence="Apache-2.0",
+        contamination=_MADE,
+        sizes={"train": 1600, "dev": 200, "test": 200},
+        source="generated",
+    ),
+    NamedSet(
+        kind="translations",
+        name="pig-latin-large",
+        what="the commonest 8,000 English words in Pig Latin, made by rule",
+        languages=_ENGLISH,
+        licence="Apache-2.0",
+        contamination=_MADE,
+        sizes={"train": 6400, "dev": 800, "test": 800},
+        source="generated",
+    ),
+    NamedSet(
+        kind="translations",
+        name="pig-latin-sentences",
+        what="sentences of random English words in Pig Latin, made by rule; options size, seed",
+        languages=_ENGLISH,
+        licence="Apache-2.0",
+        contamination=_MADE,
+        sizes={"train": 8000, "dev": 1000, "test": 1000},
+        source="generated",
+    ),
+)
+
+PAIRS: dict[str, NamedSet] = {entry.name: entry for entry in _TRANSLATIONS}
+"""Sets of translations."""
 
 QUESTIONS = {
-    named.name: named
-    for named in (
-        NamedQuestions(
-            "birthplaces",
-            "where 2,500 people were born; the questions of the official test set have no public answers",
-            {"train": "birthplaces/birth_places_train.tsv", "dev": "birthplaces/birth_dev.tsv"},
+    entry.name: entry
+    for entry in (
+        NamedSet(
+            name="birthplaces",
+            what="where 2,500 people were born; the questions of the official test set have no public answers",
+            kind="questions",
+            folder=Layout({"train": "birth_places_train.tsv", "dev": "birth_dev.tsv"}),
         ),
     )
 }
+"""Sets of questions and answers."""

@@ -2,35 +2,14 @@
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from heedful.data.records import Examples
-
-
-@dataclass(frozen=True)
-class Finding:
-    check: str
-    """Its name in `CHECKS`."""
-    split: str
-    count: int
-    rows: list[int]
-    """Data rows concerned, in the split's file."""
-    sentence: str
-
-
-@dataclass(frozen=True)
-class Check:
-    passed: str
-    """What is said if nothing was found."""
-    kind: str = ""
-    """For "classes" or a "score" alone."""
-    several: bool = False
-    """Only where there are two sets to compare."""
-
+from heedful.data.check_results import Check, Finding, count_of, row_list
+from heedful.data.filters import LONGEST, ratio_of_words
+from heedful.data.records import Examples, Pairs, Rows
+from heedful.data.shifts import correlation
 
 CHECKS = {
     "reading": Check("The files were read by one rule, and nothing about them had to be assumed."),
@@ -46,7 +25,20 @@ CHECKS = {
     "balance": Check("No label has more than 90 % of a set.", "classes"),
 }
 """Every check by its name, in the order in which reports list them."""
-_SHOWN_ROWS = 5
+PAIR_CHECKS = {
+    "reading": Check("The files were read by one rule, and nothing about them had to be assumed."),
+    "rows": Check("Every pair could be read and has a text on both sides."),
+    "duplicates": Check("No pair occurs twice in a set."),
+    "leakage": Check("No source of one set occurs in another.", several=True),
+    "copies": Check("Hardly any target just repeats its source."),
+    "lengths": Check("No side is nine times as long as the other, and none is beyond a paragraph."),
+    "alignment": Check("The lengths of the two sides go together as they stand, and not a line apart."),
+}
+"""The same for translations."""
+_COPIES = 0.01
+_RATIO = 9
+_ENOUGH = 50
+"""Pairs from which on lengths tell whether the sides are shifted."""
 _MISSING = ("nan", "none", "null", "n/a", "na", "?")
 
 
@@ -55,34 +47,30 @@ def check_splits(splits: Mapping[str, Examples]) -> list[Finding]:
     findings: list[Finding] = []
     for name, examples in splits.items():
         findings += _find_empty_texts(name, examples)
-        findings += _find_duplicates(name, examples)
-    findings += _find_leakage(splits)
+        findings += _find_duplicates(name, examples.rows, examples.identities(), "text")
+        findings += _find_contradictions(name, examples)
+    findings += _find_leakage(splits, "text")
     findings += _find_odd_label_column(splits)
     findings += _find_odd_spellings(splits)
     findings += _find_label_problems(splits)
     return findings
 
 
-def summary(
-    findings: Sequence[Finding], kind: str | None, splits: Set[str], checks: Mapping[str, Check] = CHECKS
-) -> list[dict[str, Any]]:
-    """Each check that applies: what it found, an entry for each finding, or that it passed. As plain data."""
-    entries: list[dict[str, Any]] = []
-    for name, check in checks.items():
-        found = [finding for finding in findings if finding.check == name]
-        for finding in found:
-            entries.append(
-                {
-                    "name": name,
-                    "state": "warn",
-                    "sentence": finding.sentence,
-                    "count": finding.count,
-                    "rows": finding.rows[:_SHOWN_ROWS],
-                }
-            )
-        if not found and check.kind in ("", kind) and (not check.several or len(splits) > 1):
-            entries.append({"name": name, "state": "pass", "sentence": check.passed, "count": 0, "rows": []})
-    return entries
+def check_pairs(splits: Mapping[str, Pairs]) -> list[Finding]:
+    """All checks on translations."""
+    findings: list[Finding] = []
+    for name, pairs in splits.items():
+        findings += _find_duplicates(name, pairs.rows, list(zip(*pairs.sides, strict=True)), "pair")
+    findings += _find_leakage(splits, "source")
+    for name, pairs in splits.items():
+        findings += [*_find_copies(name, pairs), *_find_odd_lengths(name, pairs), *_find_shift(name, pairs)]
+    return findings
+
+
+def recurring(splits: Mapping[str, Rows]) -> dict[str, list[int]]:
+    """By evaluation set, the rows whose text (or source) is also in train."""
+    rows = {name: _rows_in(splits["train"], later) for name, later in splits.items() if name != "train"}
+    return {name: some for name, some in rows.items() if some}
 
 
 def word_lengths(examples: Examples) -> dict[str, float]:
@@ -110,17 +98,6 @@ def score_range(examples: Examples) -> dict[str, float]:
     return {**quantiles, "mean": float(np.mean(examples.scores)), "deviation": float(np.std(examples.scores))}
 
 
-def listed(rows: Iterable[int], most: int = 5) -> str:
-    """Row numbers for a sentence: the first few, and how many more."""
-    numbers = list(rows)
-    shown = ", ".join(map(str, numbers[:most]))
-    return shown + (f" and {len(numbers) - most:,} more" if len(numbers) > most else "")
-
-
-def count_of(count: int, thing: str, things: str | None = None) -> str:
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
-
-
 def _find_empty_texts(name: str, examples: Examples) -> list[Finding]:
     rows = [
         row
@@ -129,51 +106,57 @@ def _find_empty_texts(name: str, examples: Examples) -> list[Finding]:
     ]
     if not rows:
         return []
-    sentence = f"{name}: {count_of(len(rows), 'text is', 'texts are')} empty ({_row_list(rows)})."
+    sentence = f"{name}: {count_of(len(rows), 'text is', 'texts are')} empty ({row_list(rows)})."
     return [Finding("empty texts", name, len(rows), rows, sentence)]
 
 
-def _row_list(rows: list[int]) -> str:
-    return f"{'row' if len(rows) == 1 else 'rows'} {listed(rows)}"
+def _find_duplicates(name: str, rows: Sequence[int], keys: Sequence[Hashable], thing: str) -> list[Finding]:
+    """Later copies of an earlier row."""
+    seen: set[Hashable] = set()
+    copies = []
+    for row, key in zip(rows, keys, strict=True):
+        if key in seen:
+            copies.append(row)
+        seen.add(key)
+    if not copies:
+        return []
+    many = count_of(len(copies), "row repeats", "rows repeat")
+    sentence = f"{name}: {many} an earlier {thing} ({row_list(copies)})."
+    return [Finding("duplicates", name, len(copies), copies, sentence)]
 
 
-def _find_duplicates(name: str, examples: Examples) -> list[Finding]:
-    """Later copies of an earlier row, and texts that recur with another answer."""
-    answers: Sequence[str | float | None] = examples.labels or examples.scores or [None] * len(examples)
+def _find_contradictions(name: str, examples: Examples) -> list[Finding]:
+    """Texts that recur with another answer."""
     places: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, key in enumerate(examples.identities()):
         places[key].append(i)
-    copies = sorted(i for same_text in places.values() for i in same_text[1:])
+    answers = examples.answers
     conflicts = [same_text for same_text in places.values() if len({answers[i] for i in same_text}) > 1]
-    findings = []
-    if copies:
-        rows = [examples.rows[i] for i in copies]
-        sentence = f"{name}: {count_of(len(rows), 'row repeats', 'rows repeat')} an earlier text ({_row_list(rows)})."
-        findings.append(Finding("duplicates", name, len(rows), rows, sentence))
-    if conflicts:
-        rows = sorted(examples.rows[i] for same_text in conflicts for i in same_text)
-        what = "labels" if examples.labels is not None else "scores"
-        sentence = (
-            f"{name}: {count_of(len(conflicts), 'text has', 'texts have')} different {what} in different rows "
-            f"({_row_list(rows)})."
-        )
-        findings.append(Finding("contradictions", name, len(conflicts), rows, sentence))
-    return findings
+    if not conflicts:
+        return []
+    rows = sorted(examples.rows[i] for same_text in conflicts for i in same_text)
+    what = "labels" if examples.labels is not None else "scores"
+    many = count_of(len(conflicts), "text has", "texts have")
+    sentence = f"{name}: {many} different {what} in different rows ({row_list(rows)})."
+    return [Finding("contradictions", name, len(conflicts), rows, sentence)]
 
 
-def _find_leakage(splits: Mapping[str, Examples]) -> list[Finding]:
-    """Rows of a later split whose text also occurs in an earlier split, so that it was seen before it is tested."""
+def _rows_in(earlier: Rows, later: Rows) -> list[int]:
+    known = set(earlier.identities())
+    return [row for row, key in zip(later.rows, later.identities(), strict=True) if key in known]
+
+
+def _find_leakage(splits: Mapping[str, Rows], thing: str) -> list[Finding]:
+    """Rows of train in the other splits, and of dev in the test sets; several test sets may share what they like."""
     findings = []
-    names = list(splits)
-    for i, earlier in enumerate(names):
-        known = set(splits[earlier].identities())
-        for later in names[i + 1 :]:
-            examples = splits[later]
-            rows = [row for row, key in zip(examples.rows, examples.identities(), strict=True) if key in known]
-            if rows:
+    for earlier in ("train", "dev"):
+        for later in splits:
+            if earlier not in splits or later in ("train", earlier):
+                continue
+            if rows := _rows_in(splits[earlier], splits[later]):
                 sentence = (
-                    f"{later}: {count_of(len(rows), 'text')} of {len(examples):,} also "
-                    f"{'stands' if len(rows) == 1 else 'stand'} in {earlier} ({_row_list(rows)})."
+                    f"{later}: {count_of(len(rows), thing)} of {len(splits[later]):,} also "
+                    f"{'stands' if len(rows) == 1 else 'stand'} in {earlier} ({row_list(rows)})."
                 )
                 findings.append(Finding("leakage", later, len(rows), rows, sentence))
     return findings
@@ -253,3 +236,55 @@ def _find_label_problems(splits: Mapping[str, Examples]) -> list[Finding]:
             )
             findings.append(Finding("balance", name, most, [], sentence))
     return findings
+
+
+def _find_copies(name: str, pairs: Pairs) -> list[Finding]:
+    triples = zip(pairs.rows, pairs.sources, pairs.targets, strict=True)
+    rows = [row for row, source, target in triples if source.casefold() == target.casefold()]
+    if len(rows) <= _COPIES * len(pairs):
+        return []
+    sentence = (
+        f"{name}: {count_of(len(rows), 'target')} of {len(pairs):,} "
+        f"{'repeats' if len(rows) == 1 else 'repeat'} the source untranslated ({row_list(rows)})."
+    )
+    return [Finding("copies", name, len(rows), rows, sentence)]
+
+
+def _find_odd_lengths(name: str, pairs: Pairs) -> list[Finding]:
+    odd, long = [], []
+    for row, source, target in zip(pairs.rows, pairs.sources, pairs.targets, strict=True):
+        if ratio_of_words(source, target) > _RATIO:
+            odd.append(row)
+        if max(len(source), len(target)) > LONGEST:
+            long.append(row)
+    findings = []
+    if odd:
+        sentence = (
+            f"{name}: in {count_of(len(odd), 'pair')} one side has more than {_RATIO} times as many words as the other "
+            f"({row_list(odd)}): are they translations?"
+        )
+        findings.append(Finding("lengths", name, len(odd), odd, sentence))
+    if long:
+        sentence = f"{name}: {count_of(len(long), 'pair has', 'pairs have')} more than {LONGEST:,} characters on a side"
+        findings.append(Finding("lengths", name, len(long), long, f"{sentence} ({row_list(long)})."))
+    return findings
+
+
+def _find_shift(name: str, pairs: Pairs) -> list[Finding]:
+    """Long sentences have long translations; where that is so for a neighbour and not for the pair, a line is lost."""
+    if len(pairs) < _ENOUGH:
+        return []
+    source_n = np.log1p([len(text) for text in pairs.sources])
+    target_n = np.log1p([len(text) for text in pairs.targets])
+    straight = correlation(source_n, target_n)
+    previous = correlation(source_n[1:], target_n[:-1])
+    following = correlation(source_n[:-1], target_n[1:])
+    best = max(previous, following)
+    if best < 0.4 or best < 2 * straight:
+        return []
+    sentence = (
+        f"{name}: the sides look shifted by a line: lengths of a source and of the "
+        f"{'next' if following > previous else 'previous'} target go together (correlation {best:.2f}), "
+        f"those of a pair do not ({straight:.2f})."
+    )
+    return [Finding("alignment", name, len(pairs), [], sentence)]

@@ -3,16 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
-from heedful.data.delimited import Rule
-from heedful.data.files import missing_column, read_cells
+from heedful.data.files import Table
 from heedful.data.labels import parse_number
 from heedful.data.names import LABELS, PAIRS, TEXTS
 from heedful.errors import RequestError
 
-_SAMPLE = 1000
 _NUMBERED = re.compile(r"(.*?)[ _-]?([12ab])", re.IGNORECASE)
 
 
@@ -46,16 +43,15 @@ class _Profile:
 
 
 def guess_columns(
-    path: Path, rule: Rule, text: str | None, pair: str | None, label: str | None, want_label: bool = True
+    table: Table, text: str | None, pair: str | None, label: str | None, want_label: bool = True
 ) -> Columns:
     """The columns that are not given, by their names or else by what they hold. The label may stay None; a text is
     needed, and if there is a doubt, the sentence that asks names the candidates."""
-    names, cells = read_cells(path, rule)
+    path, names = table.path, list(table.columns)
     for name in (text, pair, label):
         if name is not None and name not in names:
-            raise missing_column(path, name, names, rule)
-    rows = list(islice(cells, _SAMPLE))
-    profiles = {name: _profile(name, [row.get(name) for row in rows]) for name in names}
+            raise table.missing_column(name)
+    profiles = {name: _profile(name, [row.get(name) for row in table.sample]) for name in names}
     guessed_label = guessed_text = guessed_pair = None
     if label is None and want_label:
         label = guessed_label = _guess_label(names, profiles, {text, pair})
@@ -71,11 +67,10 @@ def guess_columns(
     return Columns(text, pair, label, f"{path.name}: columns taken by name or content: {said}." if said else "")
 
 
-def ask_for_label(path: Path, rule: Rule, columns: Columns) -> RequestError:
+def ask_for_label(table: Table, columns: Columns) -> RequestError:
     """Which column holds the labels: the likely ones first."""
-    names, cells = read_cells(path, rule)
-    rows = list(islice(cells, _SAMPLE))
-    others = [n for n in names if n not in (columns.text, columns.pair)]
+    path, rows = table.path, table.sample
+    others = [n for n in table.columns if n not in (columns.text, columns.pair)]
     likely = [n for n in others if n.casefold() in LABELS or _profile(n, [r.get(n) for r in rows]).like_classes]
     if not others:
         return RequestError(f"{path} has texts alone, in {columns.text!r}; give it a column of labels.")

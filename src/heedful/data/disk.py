@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import IO, cast
 
 from heedful.errors import RequestError
+from heedful.storage.memory import FileMemory
 
 LONGEST = 64 * 2**20
 """Bytes in one line, and characters in one field; more is a sign of a broken file, and would fill the memory."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_SMALL = 16 * 2**20
+"""Bytes of a file that is read once and remembered; a larger one is read anew each time, in constant memory."""
+_contents = FileMemory[bytes | None](4)
 
 
 class LongLineError(RequestError):
@@ -154,11 +158,32 @@ def _not_utf8(path: Path, number: int, line: bytes, error: UnicodeDecodeError) -
 
 def _open(path: Path) -> IO[bytes]:
     try:
-        if path.suffix.lower() == ".gz":
-            return cast("IO[bytes]", gzip.open(path, "rb"))
-        return path.open("rb")
+        content = _content(path)
+        return _open_anew(path) if content is None else io.BytesIO(content)
     except OSError as error:
         raise _unreadable(path, error) from None
+
+
+def _content(path: Path) -> bytes | None:
+    """Return the unpacked bytes of a small file; None if it must be streamed, which also says what is wrong with it."""
+    if not path.is_file() or path.stat().st_size > _SMALL:
+        return None
+    try:
+        return _contents.get([path], None, lambda: _read_small(path))
+    except (OSError, EOFError, zlib.error):
+        return None
+
+
+def _read_small(path: Path) -> bytes | None:
+    with _open_anew(path) as stream:
+        content = stream.read(2 * _SMALL + 1)
+    return content if len(content) <= 2 * _SMALL else None
+
+
+def _open_anew(path: Path) -> IO[bytes]:
+    if path.suffix.lower() == ".gz":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return path.open("rb")
 
 
 def _read(path: Path, stream: IO[bytes], count: int) -> bytes:

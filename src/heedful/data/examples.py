@@ -1,19 +1,25 @@
 """The front door: a data set by name or from files."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from heedful.data.columns import ask_for_label, guess_columns
-from heedful.data.files import columns_of, find_rule
+from heedful.data.disk import require_file
+from heedful.data.files import open_table
 from heedful.data.named import load_named
 from heedful.data.parts import Plan, assemble, read_part
 from heedful.data.records import Dataset, Examples
-from heedful.data.rules import FirstFile
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, check_shares, refuse_for_named
 from heedful.errors import RequestError
+from heedful.storage.memory import FileMemory
 
 __all__ = ["Dataset", "Examples", "load_dataset"]
+
+Named = tuple[str | None, str | None, str | None]
+"""The columns of text, pair and label that the user has named."""
+_datasets = FileMemory[Dataset](2)
 
 
 def load_dataset(
@@ -41,6 +47,8 @@ def load_dataset(
     `header` and `quotes` settle what else is judged by the files: whether their first lines name the columns, and
     whether quotes enclose cells. One rule holds for all files; where it cannot, the checks say so.
     The shares are of the train file; a share of 0 leaves the split out.
+
+    Files that have not changed are parsed once in a process: the data set is shared, and nobody may change it.
     """
     check_shares(dev_share, test_share)
     if (name is None) == (train is None):
@@ -55,16 +63,28 @@ def load_dataset(
     assert train is not None  # one of the two is given
     files = {"train": Path(train)}
     files |= {split: Path(path) for split, path in (("dev", dev), ("test", test)) if path is not None}
-    rule = find_rule(files["train"], header, quotes, (text, pair, label))
-    columns = guess_columns(files["train"], rule, text, pair, label)
+    for path in files.values():
+        require_file(path)
+    named = (text, pair, label)
+    settings = (*files.items(), named, kind, header, quotes, split_seed, dev_share, test_share)
+
+    def read() -> Dataset:
+        return _read_files(files, named, header, quotes, Plan("", kind, None, split_seed, dev_share, test_share))
+
+    return _datasets.get(list(files.values()), settings, read)
+
+
+def _read_files(
+    files: Mapping[str, Path], named: Named, header: bool | None, quotes: bool | None, plan: Plan
+) -> Dataset:
+    first = open_table(files["train"], header, quotes, named)
+    columns = guess_columns(first, *named)
     if columns.label is None:
-        raise ask_for_label(files["train"], rule, columns)
-    first = FirstFile(files["train"], rule, columns_of(files["train"], rule))
+        raise ask_for_label(first, columns)
     parts = {}
     for split, path in files.items():
         needed = (columns.text, columns.pair, columns.label if split != "test" else None)
-        by = rule if split == "train" else find_rule(path, header, quotes, needed, first)
-        parts[split] = read_part(path, by, columns.text, columns.pair, columns.label, split == "test")
+        table = first if split == "train" else open_table(path, header, quotes, needed, first)
+        parts[split] = read_part(table, columns.text, columns.pair, columns.label, split == "test")
     title = files["train"].name.split(".")[0] or files["train"].name
-    notes = [columns.note] if columns.note else []
-    return assemble(parts, Plan(title, kind, None, split_seed, dev_share, test_share, notes=notes))
+    return assemble(parts, replace(plan, name=title, notes=[columns.note] if columns.note else []))

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 from heedful.data.delimited import Rule, read_delimited
 from heedful.data.disk import require_file
 from heedful.data.jsonl import read_jsonl
-from heedful.data.rules import FirstFile, rule_like, rule_of
+from heedful.data.rules import rule_like, rule_of
 from heedful.data.tables import open_parquet
 from heedful.errors import RequestError
+from heedful.storage.memory import FileMemory
 
 FORMATS = {
     ".csv": "csv",
@@ -74,60 +76,86 @@ def format_of(path: Path) -> str:
     return FORMATS[suffix]
 
 
-def columns_of(path: str | Path, rule: Rule | None = None) -> list[str]:
-    """The names of a file's columns; of JSON Lines, the keys of its first thousand rows."""
-    return _open(Path(path), rule)[0]
+@dataclass(frozen=True)
+class Table:
+    """An open data file: how it is read, its columns, and its rows, which are streamed."""
+
+    path: Path
+    rule: Rule
+    columns: tuple[str, ...]
+    """Their names; of JSON Lines, the keys of its first thousand rows."""
+
+    @cached_property
+    def sample(self) -> list[dict[str, Any]]:
+        """The cells of the first rows that can be read, by column."""
+        return [raw for _, raw in islice(_open(self.path, self.rule)[1], _SAMPLE) if isinstance(raw, dict)]
+
+    def rows(
+        self,
+        text: str,
+        pair: str | None = None,
+        label: str | None = None,
+        skip: Callable[[Unreadable], None] | None = None,
+    ) -> Iterator[Row]:
+        """Yield the rows in order; memory does not grow with the file.
+
+        A row that cannot be read (broken JSON, a missing key, a value that is no text) goes to `skip` and is left out;
+        without `skip` it stops the reading. A file that is broken as a whole (encoding, quotes, ragged rows) always
+        stops. An empty text is a row like any other; an empty label is None. A dot in the name of a text that is
+        no column looks into an object: "translation.en".
+        """
+        for name, may_be_inside in ((text, True), (pair, True), (label, False)):
+            if name is not None and not self._has(name, may_be_inside):
+                raise self.missing_column(name)
+        return _rows(self.path, _open(self.path, self.rule)[1], text, pair, label, skip)
+
+    def _has(self, name: str, may_be_inside: bool) -> bool:
+        """Whether it names a column, or what an object in a column holds; cells of CSV and TSV are no objects."""
+        if name in self.columns:
+            return True
+        inside = format_of(self.path) in ("jsonl", "parquet") and "." in name
+        return may_be_inside and inside and name.partition(".")[0] in self.columns
+
+    def missing_column(self, name: str) -> RequestError:
+        """The error that says which columns there are, the likeliest first."""
+        return missing_column(self.path, name, self.columns, self.rule)
 
 
-def read_cells(path: Path, rule: Rule) -> tuple[list[str], Iterator[dict[str, Any]]]:
-    """The names of the columns, and the cells of each row that can be read."""
-    names, rows = _open(path, rule)
-    return names, (raw for _, raw in rows if isinstance(raw, dict))
+_tables = FileMemory[Table](16)
 
 
-def find_rule(
-    path: Path,
+def open_table(
+    path: str | Path,
     header: bool | None = None,
     quotes: bool | None = None,
     named: Sequence[str | None] = (),
-    first: FirstFile | None = None,
-) -> Rule:
-    """By which rule a file is read, like the `first` of its data set if there is one. `header` and `quotes` are what
-    the user says of them, `named` the columns that the user has named."""
+    first: Table | None = None,
+) -> Table:
+    """Return the table of a file, the same one until the file changes. It is read like the `first` of its data set, if
+    there is one. `header` and `quotes` are what the user says of the file, `named` the columns that the user has
+    named."""
+    path = Path(path)
     require_file(path)
     form = format_of(path)
-    if form not in ("csv", "tsv"):
-        return Rule()
-    columns = [name for name in named if name is not None]
-    if first is None or format_of(first.path) not in ("csv", "tsv"):
-        return rule_of(path, form == "tsv", header, quotes, columns)
-    return rule_like(first, path, form == "tsv", header, quotes, columns)
+    columns = tuple(name for name in named if name is not None)
+
+    def make() -> Table:
+        if form not in ("csv", "tsv"):
+            rule = Rule()
+        elif first is None or format_of(first.path) not in ("csv", "tsv"):
+            rule = rule_of(path, form == "tsv", header, quotes, columns)
+        else:
+            rule = rule_like(first, path, form == "tsv", header, quotes, columns)
+        return Table(path, rule, tuple(_open(path, rule)[0]))
+
+    files = [path] if first is None else [path, first.path]
+    like = None if first is None else (first.rule, first.columns)
+    return _tables.get(files, (path, header, quotes, columns, like), make)
 
 
-def read_rows(
-    path: str | Path,
-    text: str,
-    pair: str | None = None,
-    label: str | None = None,
-    *,
-    skip: Callable[[Unreadable], None] | None = None,
-    rule: Rule | None = None,
-) -> Iterator[Row]:
-    """The rows in order, streaming: memory does not grow with the file. `rule`: by default the file's own.
-
-    A row that cannot be read (broken JSON, a missing key, a value that is no text) goes to `skip` and is left out;
-    without `skip` it stops the reading. A file that is broken as a whole (encoding, quotes, ragged rows) always stops.
-    An empty text is a row like any other; an empty label is None. A dot in the name of a text that is
-    no column looks into an object: "translation.en".
-    """
-    path = Path(path)
-    if rule is None:
-        rule = find_rule(path, named=(text, pair, label))
-    columns, rows = _open(path, rule)
-    for name, may_be_inside in ((text, True), (pair, True), (label, False)):
-        if name is not None and name not in columns and not (may_be_inside and _is_inside(path, name, columns)):
-            raise missing_column(path, name, columns, rule)
-    return _rows(path, rows, text, pair, label, skip)
+def read_rows(path: str | Path, text: str, pair: str | None = None, label: str | None = None) -> Iterator[Row]:
+    """Yield the rows of a file by its own rule, as `Table.rows` does; a row that cannot be read stops it."""
+    return open_table(path, named=(text, pair, label)).rows(text, pair, label)
 
 
 def _rows(
@@ -157,9 +185,8 @@ def _rows(
         yield Row(number, first, second, answer, raw, line)
 
 
-def _open(path: Path, rule: Rule | None) -> tuple[list[str], Iterator[tuple[int | None, dict[str, Any] | str]]]:
+def _open(path: Path, rule: Rule) -> tuple[list[str], Iterator[tuple[int | None, dict[str, Any] | str]]]:
     """Column names, and for each row its line and its cells by name, or why there are none."""
-    require_file(path)
     form = format_of(path)
     if form == "parquet":
         names, tables = open_parquet(path)
@@ -173,7 +200,7 @@ def _open(path: Path, rule: Rule | None) -> tuple[list[str], Iterator[tuple[int 
             reason = row if isinstance(row, str) else "holds an object without keys"
             raise RequestError(f"{path}, line {line}, {reason}; JSON Lines has one object to a line.")
         return keys, chain(head, stream)
-    names, records = read_delimited(path, rule or find_rule(path))
+    names, records = read_delimited(path, rule)
     if len(names) == 1 and ".txt" in path.suffixes:
         raise RequestError(
             f"{path} is plain text (no tab in its first line); give it a line of column names and call it .csv or .tsv."
@@ -181,7 +208,7 @@ def _open(path: Path, rule: Rule | None) -> tuple[list[str], Iterator[tuple[int 
     return names, ((line, c if isinstance(c, str) else dict(zip(names, c, strict=True))) for line, c in records)
 
 
-def missing_column(path: Path, name: str, columns: list[str], rule: Rule | None = None) -> RequestError:
+def missing_column(path: Path, name: str, columns: Sequence[str], rule: Rule | None = None) -> RequestError:
     """Says which columns there are, the likeliest first."""
     if rule is not None and not rule.header:
         return RequestError(
@@ -202,14 +229,9 @@ def missing_column(path: Path, name: str, columns: list[str], rule: Rule | None 
     )
 
 
-def _listed(columns: list[str], most: int = 8) -> str:
+def _listed(columns: Sequence[str], most: int = 8) -> str:
     shown = ", ".join(repr(c if len(c) <= 40 else c[:39] + "…") for c in columns[:most])
     return shown + (f" and {len(columns) - most} more" if len(columns) > most else "")
-
-
-def _is_inside(path: Path, name: str, columns: list[str]) -> bool:
-    """Whether it names what an object in a column holds; cells of CSV and TSV are no objects."""
-    return format_of(path) in ("jsonl", "parquet") and name.partition(".")[0] in columns and "." in name
 
 
 def _text(raw: dict[str, Any], column: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from heedful.data.disk import read_lines
-from heedful.data.files import find_rule
+from heedful.data.files import open_table
 from heedful.data.labels import Cell
 from heedful.data.parts import Part, read_part
 from heedful.errors import RequestError
@@ -15,11 +15,12 @@ from heedful.errors import RequestError
 class Layout:
     files: Mapping[str, str]
     """Official split (train, dev, test) to file, from the set's folder or repository."""
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int] = field(default_factory=dict)
     """Rows of each, as published."""
     form: str = "rows"
     """"rows" (a format that `read_rows` knows), "character" (one character, a space, the text) or "bars"
-    (the label, three bars between spaces, the text)."""
+    (the label, three bars between spaces, the text); of translations, "sides" (two aligned files whose names differ in
+    the language, {}) or "words" (one file with a pair of words to a line, which we split)."""
     text: str = "text"
     pair: str | None = None
     label: str = "label"
@@ -36,8 +37,9 @@ def read_layout(layout: Layout, split: str, path: Path, labels: tuple[str, ...],
     """One official split with its labels by name; -1 and empty labels are missing ones."""
     if layout.form == "rows":
         label = layout.score if score and layout.score else layout.label
-        rule = replace(find_rule(path, header=True), about_quotes="")  # a known file needs no judgement
-        part = read_part(path, rule, layout.text, layout.pair, label, split == "test")
+        table = open_table(path, header=True)
+        table = replace(table, rule=replace(table.rule, about_quotes=""))  # a known file needs no judgement
+        part = read_part(table, layout.text, layout.pair, label, split == "test")
     else:
         part = _read_lines(path, layout.form)
     if not score:

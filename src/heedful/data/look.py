@@ -3,17 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from heedful.data.aligned.loading import load_pairs
-from heedful.data.aligned.named import NAMED as PAIRS
-from heedful.data.aligned.named import where_pairs_are
-from heedful.data.checks import Finding, check_splits, label_balance, score_range, summary, word_lengths
+from heedful.data.catalog import PAIRS
+from heedful.data.check_results import Finding, summary
+from heedful.data.checks import CHECKS, check_splits, label_balance, score_range, word_lengths
 from heedful.data.columns import guess_columns
 from heedful.data.disk import exists
-from heedful.data.files import columns_of, find_rule
+from heedful.data.files import open_table
 from heedful.data.labels import decide_kind, in_order, to_classes, to_scores
 from heedful.data.named import NAMED, find_named, load_named, where_from
 from heedful.data.parts import read_part
-from heedful.data.records import Examples, fingerprint
+from heedful.data.records import Examples
+from heedful.data.translations import load_pairs
 from heedful.errors import RequestError
 
 
@@ -70,7 +70,7 @@ def _facts_of_pairs(
     """Source and target as text and pair, but words are counted for each side; a file is not split."""
     if named:
         data = load_pairs(name=name, source=sides[0], target=sides[1])
-        what, place = PAIRS[name].what, where_pairs_are(PAIRS[name])[0]
+        what, place = PAIRS[name].what, where_from(PAIRS[name])[0]
     else:
         data = load_pairs(train=name, source=sides[0], target=sides[1], header=header, dev_share=0, test_share=0)
         what, place = "", name
@@ -102,10 +102,10 @@ def _facts_of_pairs(
 def _facts_of_file(
     path: Path, text: str | None, pair: str | None, label: str | None, header: bool | None
 ) -> dict[str, Any]:
-    rule = find_rule(path, header, None, (text, pair, label))
-    columns = guess_columns(path, rule, text, pair, label)
+    table = open_table(path, header, None, (text, pair, label))
+    columns = guess_columns(table, text, pair, label)
     label = columns.label
-    part = read_part(path, rule, columns.text, columns.pair, label)
+    part = read_part(table, columns.text, columns.pair, label)
     notes = [*([columns.note] if columns.note else []), *part.notes]
     cells = part.answers()
     kind: str | None = None
@@ -131,7 +131,7 @@ def _facts_of_file(
     else:
         notes.append("No label column was named or found; the file can be predicted, not learned from.")
     splits = {"rows": examples}
-    checks = summary([*part.findings, *check_splits(splits)], kind, set(splits))
+    checks = summary([*part.findings, *check_splits(splits)], kind, set(splits), CHECKS)
     for check in checks:
         if check["sentence"].startswith("rows: "):
             sentence = check["sentence"].removeprefix("rows: ")
@@ -142,7 +142,7 @@ def _facts_of_file(
         "from": str(path),
         "licence": "",
         "contamination": "",
-        "columns": {"text": columns.text, "pair": columns.pair, "label": label, "all": columns_of(path, rule)},
+        "columns": {"text": columns.text, "pair": columns.pair, "label": label, "all": list(table.columns)},
         **_facts(splits, kind, labels),
         "hidden": [] if cells else ["rows"],
         "notes": notes,
@@ -160,7 +160,7 @@ def _facts(splits: dict[str, Examples], kind: str | None, labels: tuple[str, ...
                 "balance": label_balance(examples, labels) if examples.labels is not None else None,
                 "scores": score_range(examples) or None,
                 "words": word_lengths(examples),
-                "fingerprint": fingerprint(examples),
+                "fingerprint": examples.fingerprint,
             }
             for name, examples in splits.items()
         },
@@ -170,7 +170,7 @@ def _facts(splits: dict[str, Examples], kind: str | None, labels: tuple[str, ...
 
 def _sample(examples: Examples, count: int = 3) -> list[dict[str, Any]]:
     """The first of each label in turn, so that the examples differ."""
-    answers: list[Any] = list(examples.labels or examples.scores or [None] * len(examples))
+    answers = examples.answers
     first: dict[Any, int] = {}
     for i, answer in enumerate(answers):
         first.setdefault(answer, i)

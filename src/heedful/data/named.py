@@ -1,14 +1,13 @@
-"""Named sets, loaded: from the data folder, the hub, the package, or generated."""
+"""Named sets: found in the data folder, on the hub, in the package, or generated."""
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from heedful.data import arithmetic
-from heedful.data.aligned.catalog import NAMED as PAIRS
-from heedful.data.catalog import NAMED, QUESTIONS, NamedSet
+from heedful.data.catalog import NAMED, PAIRS, QUESTIONS, NamedSet
 from heedful.data.files import read_rows
 from heedful.data.hub import cached_file, fetch_files
 from heedful.data.labels import Cell
@@ -17,7 +16,7 @@ from heedful.data.parts import Part, Plan, assemble
 from heedful.data.records import Dataset
 from heedful.errors import RequestError
 
-__all__ = ["NAMED", "NamedSet", "find_named", "load_named", "where_from"]
+__all__ = ["NAMED", "NamedSet", "data_folder", "find_named", "find_set", "load_named", "locate", "where_from"]
 
 DEV_SHARE, DEV_SEED = 0.1, 0
 """Where the official dev split is scored as test, choices are made on rows carved from train, always the same."""
@@ -32,10 +31,25 @@ def find_named(name: str) -> NamedSet:
             f"{', '.join(NAMED)}."
         )
     if name not in NAMED:
-        near = difflib.get_close_matches(name, list(NAMED), n=1)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        raise RequestError(f"{name!r} is not a named set; {meant}`heedful data` lists {', '.join(NAMED)}.")
+        raise RequestError(
+            f"{name!r} is not a named set; {_meant(name, NAMED)}`heedful data` lists {', '.join(NAMED)}."
+        )
     return NAMED[name]
+
+
+def find_set(name: str, sets: Mapping[str, NamedSet]) -> NamedSet:
+    """Return one of the sets of a kind other than examples."""
+    if name not in sets:
+        kind = next(iter(sets.values())).kind
+        raise RequestError(
+            f"data.name = {name!r}: no set of {kind} has this name; {_meant(name, sets)}there is {', '.join(sets)}."
+        )
+    return sets[name]
+
+
+def _meant(name: str, sets: Mapping[str, NamedSet]) -> str:
+    near = difflib.get_close_matches(name, list(sets), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def load_named(name: str, options: Mapping[str, Any], label: str | None = None, kind: str = "auto") -> Dataset:
@@ -80,9 +94,8 @@ def where_from(entry: NamedSet) -> tuple[str, bool]:
         return "generated", True
     if entry.source == "package":
         return "in the package", True
-    folder = data_folder()
-    if folder is not None and entry.folder is not None and _in_folder(folder, entry):
-        return str(folder / entry.name), True
+    if (folder := _folder_of(entry)) is not None:
+        return str(folder), True
     if entry.hub is None:
         return f"{_not_in_folder(entry)}, and it is not on the hub", False
     hub = entry.hub
@@ -103,44 +116,52 @@ def data_folder() -> Path | None:
     return folder
 
 
-def _not_in_folder(entry: NamedSet) -> str:
-    """Where a set was looked for, and not found, before the hub."""
+def locate(entry: NamedSet, splits: Sequence[str]) -> tuple[Layout, dict[str, Path]]:
+    """Return how the files of these splits are laid out, and where they are: in the data folder, else from the hub."""
+    folder = _folder_of(entry)
+    if folder is not None and entry.folder is not None:
+        files = entry.folder.files
+        return entry.folder, {split: folder / files[split] for split in splits if split in files}
+    layout = entry.hub
+    if layout is None:
+        raise RequestError(
+            f"{entry.name} is not here ({_not_in_folder(entry)}) and not on the hub; set HEEDFUL_DATA to a folder that "
+            f"has {first_file(entry)}."
+        )
+    files = {split: layout.files[split] for split in splits if split in layout.files}
+    paths = fetch_files(layout.repository, list(files.values()), layout.revision, entry.name, _not_in_folder(entry))
+    return layout, dict(zip(files, paths, strict=True))
+
+
+def first_file(entry: NamedSet) -> str:
+    """Return where in HEEDFUL_DATA the training data would be, or nothing."""
     if entry.folder is None:
         return ""
-    folder = data_folder()
-    return (
-        "HEEDFUL_DATA is not set" if folder is None else f"{folder} has no {entry.name}/{entry.folder.files['train']}"
-    )
+    return f"{entry.place or entry.name}/{entry.folder.files['train'].replace('{}', entry.languages[0])}"
 
 
-def _in_folder(folder: Path, entry: NamedSet) -> bool:
-    return entry.folder is not None and (folder / entry.name / entry.folder.files["train"]).is_file()
+def _folder_of(entry: NamedSet) -> Path | None:
+    folder, file = data_folder(), first_file(entry)
+    here = folder is not None and file and (folder / file).is_file()
+    return folder / (entry.place or entry.name) if folder is not None and here else None
+
+
+def _not_in_folder(entry: NamedSet) -> str:
+    """Return where a set was looked for, and not found, before the hub."""
+    folder, file = data_folder(), first_file(entry)
+    if not file:
+        return ""
+    return "HEEDFUL_DATA is not set" if folder is None else f"{folder} has no {file}"
 
 
 def _official_parts(entry: NamedSet, splits: tuple[str, ...], score: bool, plan: Plan) -> dict[str, Part]:
-    folder = data_folder()
-    layout: Layout | None
-    if folder is not None and _in_folder(folder, entry):
-        layout = entry.folder
-        assert layout is not None  # _in_folder has checked it
-        files = {split: layout.files[split] for split in splits if split in layout.files}
-        paths = [folder / entry.name / file for file in files.values()]
-        if entry.remark:
-            plan.notes.append(f"{entry.name}: {entry.remark}.")
-    else:
-        layout = entry.hub
-        if layout is None:
-            raise RequestError(
-                f"{entry.name} is not here ({_not_in_folder(entry)}) and not on the hub; set HEEDFUL_DATA to a folder "
-                f"that has {entry.name}/{entry.folder.files['train'] if entry.folder else ''}."
-            )
-        files = {split: layout.files[split] for split in splits}
-        paths = fetch_files(layout.repository, list(files.values()), layout.revision, entry.name, _not_in_folder(entry))
+    layout, paths = locate(entry, splits)
+    if layout is entry.hub:
         plan.notes.append(f"{entry.name}: from {layout.repository} on the hub.")
-    return {
-        split: read_layout(layout, split, path, entry.labels if not score else (), score)
-        for split, path in zip(files, paths, strict=True)
-    }
+    elif entry.remark:
+        plan.notes.append(f"{entry.name}: {entry.remark}.")
+    labels = () if score else entry.labels
+    return {split: read_layout(layout, split, path, labels, score) for split, path in paths.items()}
 
 
 def _without_true_test_labels(entry: NamedSet, parts: dict[str, Part], plan: Plan) -> None:

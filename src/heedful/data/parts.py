@@ -1,33 +1,35 @@
 """What was read, split by split, before it is a data set: answers still as cells, with their places."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heedful.data.checks import Finding, check_splits, count_of, listed, summary
-from heedful.data.delimited import Rule
+from heedful.data.check_results import Finding, count_of, listed, summary
+from heedful.data.checks import CHECKS, check_splits
 from heedful.data.disk import encoding_of
-from heedful.data.files import Unreadable, columns_of, format_of, read_rows
+from heedful.data.files import Row, Table, Unreadable
 from heedful.data.labels import Cell, decide_kind, in_order, to_classes, to_scores
-from heedful.data.records import SPLITS, Dataset, Examples, Kind, fingerprint
+from heedful.data.records import SPLITS, Dataset, Examples, Kind, Pairs
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, carve_missing
 from heedful.errors import RequestError
 
 _TOLERATED_SHARE = 0.1
-"""Share of rows that may be unreadable before the file counts as broken."""
+"""Share of rows that may be unusable before a file counts as broken."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FEW = 10
 """Fewer scores than this may well be equal."""
 
 
 @dataclass
 class Part:
-    """One split as read."""
+    """One split as read: texts, second texts (of a pair, or the translations), and answers."""
 
     source: str
     texts: list[str] = field(default_factory=list)
     pairs: list[str] | None = None
     cells: list[Cell | None] = field(default_factory=list)
-    """None where the label is missing."""
+    """None where the label is missing; translations have none."""
     rows: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -41,47 +43,95 @@ class Part:
     def answers(self) -> list[Cell]:
         return [cell for cell in self.cells if cell is not None]
 
+    @property
+    def translations(self) -> Pairs:
+        return Pairs(self.texts, self.pairs or [], self.rows)
 
-def read_part(
-    path: Path, rule: Rule, text: str, pair: str | None, label: str | None, label_may_lack: bool = False
-) -> Part:
-    """A whole file; rows that cannot be read are left out and named in the findings."""
-    if label_may_lack and label is not None and label not in columns_of(path, rule):
+    def leave_out(self, bad: Sequence[Unreadable], called: str, thing: str, verb: str) -> None:
+        """Note the rows that are not in this part; stop if there are too many. `called`: the file, for a finding."""
+        total = len(bad) + len(self.rows)
+        if len(bad) > _TOLERATED_SHARE * total:
+            raise RequestError(
+                f"{self.source}: {len(bad):,} of {total:,} {thing}s cannot be {verb} (the first: {bad[0].place}, "
+                f"{bad[0].reason}); correct them."
+            )
+        if bad:
+            one = len(bad) == 1
+            word = ("line" if bad[0].line is not None else "row") + ("" if one else "s")
+            places = [some.number if some.line is None else some.line for some in bad]
+            sentence = (
+                f"{called}: {count_of(len(bad), thing)} cannot be {verb} and {'is' if one else 'are'} left out "
+                f"({word} {listed(places, 20)}; the first {bad[0].reason})."
+            )
+            self.findings.append(Finding("rows", called, len(bad), [some.number for some in bad], sentence))
+
+    def note_encoding(self, path: Path) -> None:
+        if path.suffix.lower() != ".parquet" and encoding_of(path) == "utf-16":
+            self.notes.append(f"{path.name} is UTF-16, and was read as such.")
+
+
+def read_part(table: Table, text: str, pair: str | None, label: str | None, label_may_lack: bool = False) -> Part:
+    """Read a whole file of examples; rows that cannot be read are left out and named in the findings."""
+    path = table.path
+    if label_may_lack and label not in table.columns:
         label = None
     part = Part(str(path), pairs=None if pair is None else [])
     unreadable: list[Unreadable] = []
-    for row in read_rows(path, text, pair, label, skip=unreadable.append, rule=rule):
+    for row in table.rows(text, pair, label, unreadable.append):
         part.texts.append(row.text)
         if part.pairs is not None:
             part.pairs.append(row.pair or "")
         part.cells.append(None if row.label is None else Cell(row.label, str(path), row.number, row.line))
         part.rows.append(row.number)
-    if unreadable and len(unreadable) > _TOLERATED_SHARE * (len(unreadable) + len(part.rows)):
-        raise RequestError(
-            f"{path}: {len(unreadable):,} of {len(unreadable) + len(part.rows):,} rows cannot be read (the first: "
-            f"{unreadable[0].place}, {unreadable[0].reason}); correct the file."
-        )
+    part.leave_out(unreadable, path.name, "row", "read")
     if not part.rows:
         raise RequestError(f"{path} has column names but no rows; give it rows.")
     if not any(text.strip() for text in part.texts):
         raise RequestError(f"{path}: every {text!r} is empty; name another column.")
-    part.findings += [Finding("reading", path.name, 1, [], note) for note in rule.notes]
-    if unreadable:
-        rows = [bad.number for bad in unreadable]
-        part.findings.append(Finding("rows", path.name, len(rows), rows, _unreadable_note(path, unreadable)))
-    if format_of(path) != "parquet" and encoding_of(path) == "utf-16":
-        part.notes.append(f"{path.name} is UTF-16, and was read as such.")
+    part.findings += [Finding("reading", path.name, 1, [], note) for note in table.rule.notes]
+    part.note_encoding(path)
     return part
 
 
-def _unreadable_note(path: Path, unreadable: Sequence[Unreadable]) -> str:
-    one = len(unreadable) == 1
-    word = ("line" if unreadable[0].line is not None else "row") + ("" if one else "s")
-    places = [bad.number if bad.line is None else bad.line for bad in unreadable]
-    return (
-        f"{path.name}: {count_of(len(unreadable), 'row')} could not be read and "
-        f"{'is' if one else 'are'} left out ({word} {listed(places, 20)}; the first {unreadable[0].reason})."
-    )
+def read_translations(table: Table, source: str, target: str) -> Part:
+    """Read a whole file with a column for each side; pairs that cannot be used are left out and named in the
+    findings."""
+    path, bad = table.path, list[Unreadable]()
+    part = usable_pairs(table.rows(source, target, skip=bad.append), str(path), path.name, bad)
+    part.findings += [Finding("reading", path.name, 1, [], note) for note in table.rule.notes]
+    part.note_encoding(path)
+    return part
+
+
+def usable_pairs(rows: Iterable[Row], source: str, called: str, bad: list[Unreadable]) -> Part:
+    """Return the pairs that have a text on both sides; `bad` has those that were not read when `rows` has been gone
+    through."""
+    part = Part(source, pairs=[])
+    assert part.pairs is not None
+    for row in rows:
+        text, translation = row.text.strip(), (row.pair or "").strip()
+        if reason := _why_unusable(text, translation):
+            bad.append(Unreadable(row.number, row.line, reason))
+            continue
+        part.texts.append(text)
+        part.pairs.append(translation)
+        part.rows.append(row.number)
+    bad.sort(key=lambda some: some.number)
+    if not bad and not part.rows:
+        raise RequestError(f"{source}: there are no pairs; give rows with a text for each side.")
+    part.leave_out(bad, called, "pair", "used")
+    return part
+
+
+def _why_unusable(source: str, target: str) -> str:
+    for side, text in (("source", source), ("target", target)):
+        if not text:
+            return f"has an empty {side}"
+        if "\0" in text:  # through an escape of JSON; files of text that hold one were refused
+            return f"has a NUL character in its {side}"
+        if _SURROGATE.search(text):
+            return f"has half a surrogate pair in its {side}"
+    return ""
 
 
 def why_hidden(train: Sequence[Cell], test: Part, kind: str) -> str:
@@ -146,7 +196,7 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
     splits, kind, labels, label_notes = _answer_splits(parts, hidden, plan)
     notes += label_notes
     shares = {"test": plan.test_share, "dev": plan.dev_share}
-    notes += carve_missing(splits, lambda examples: examples, shares, plan.seed, plan.name)
+    notes += carve_missing(splits, shares, plan.seed, plan.name)
     splits = {split: splits[split] for split in SPLITS if split in splits}
     findings += check_splits(splits)
     return Dataset(
@@ -157,11 +207,11 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
         dev=splits.get("dev"),
         test=splits.get("test"),
         hidden=tuple(hidden),
-        fingerprints={split: fingerprint(splits[split]) for split in SPLITS if split in splits},
+        fingerprints={split: splits[split].fingerprint for split in SPLITS if split in splits},
         licence=plan.licence,
         contamination=plan.contamination,
         notes=notes,
-        checks=summary(findings, kind, set(splits)),
+        checks=summary(findings, kind, set(splits), CHECKS),
     )
 
 

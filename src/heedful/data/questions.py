@@ -1,39 +1,13 @@
 """Questions and their answers, both free text: files of two columns, or a named set."""
 
-import hashlib
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.data.catalog import QUESTIONS
-from heedful.data.files import columns_of, find_rule, read_rows
-from heedful.data.named import data_folder
-from heedful.data.records import Examples
+from heedful.data.files import open_table
+from heedful.data.named import find_set, locate
+from heedful.data.records import Questions
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, carve_missing, refuse_for_named
 from heedful.errors import RequestError
-
-
-@dataclass(frozen=True)
-class Questions:
-    """One split."""
-
-    questions: list[str] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.questions)
-
-    def take(self, indices: Iterable[int]) -> "Questions":
-        chosen = list(indices)
-        return Questions(
-            [self.questions[i] for i in chosen], [self.answers[i] for i in chosen], [self.rows[i] for i in chosen]
-        )
-
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps([self.questions, self.answers]).encode()).hexdigest()
 
 
 def load_questions(
@@ -48,21 +22,17 @@ def load_questions(
 ) -> tuple[dict[str, Questions], list[str]]:
     """Each split that there is, of a named set or of `files`, and sentences on what was done. Without column names, the
     first column asks and the second answers. Files without a dev give one of their train."""
-    paths = _named(name) if name else {split: Path(file) for split, file in files.items()}
+    paths = {split: Path(file) for split, file in files.items()}
+    if name:
+        _, paths = locate(find_set(name, QUESTIONS), ("train", "dev"))
     if "train" not in paths:
         raise RequestError("[data] needs train, a file of questions and answers, or name.")
     splits = {split: read_questions(path, question, answer, header, quotes) for split, path in paths.items()}
     if name:
         refuse_for_named(name, {"dev_share": dev_share, "split_seed": split_seed}, "data.")
         return splits, []
-    notes = carve_missing(
-        splits, _examples, {"dev": dev_share}, split_seed, paths["train"].name, "question", "questions"
-    )
+    notes = carve_missing(splits, {"dev": dev_share}, split_seed, paths["train"].name, "question", "questions")
     return splits, notes
-
-
-def _examples(some: Questions) -> Examples:
-    return Examples(some.questions, None, None, None, some.rows)
 
 
 def read_questions(
@@ -71,13 +41,13 @@ def read_questions(
     named = [column for column in (question, answer) if column is not None]
     if not named and header is None:
         header = _looks_headed(path)
-    rule = find_rule(path, header, quotes, named)
-    columns = columns_of(path, rule)
+    table = open_table(path, header, quotes, named)
+    columns = table.columns
     if len(columns) < 2 and len(named) < 2:
         raise RequestError(f"{path}: has one column; questions and answers need two.")
     question, answer = question or columns[0], answer or columns[1]
     made = Questions()
-    for row in read_rows(path, question, label=answer, rule=rule):
+    for row in table.rows(question, label=answer):
         if not row.text.strip() or row.label is None:
             place = f"line {row.line}" if row.line is not None else f"row {row.number}"
             raise RequestError(f"{path}, {place}: the question or the answer is empty; fill it in or take it out.")
@@ -91,19 +61,5 @@ def read_questions(
 
 def _looks_headed(path: Path) -> bool | None:
     """A first line that asks is a question, whatever the others look like."""
-    columns = columns_of(path, find_rule(path, True))
+    columns = open_table(path, True).columns
     return False if columns and columns[0].strip().endswith("?") else None
-
-
-def _named(name: str) -> dict[str, Path]:
-    if name not in QUESTIONS:
-        raise RequestError(f"data.name = {name!r}: no set of questions has this name; there is {', '.join(QUESTIONS)}.")
-    folder = data_folder()
-    files = {split: None if folder is None else folder / file for split, file in QUESTIONS[name].files.items()}
-    missing = [split for split, path in files.items() if path is None or not path.is_file()]
-    if missing:
-        where = "HEEDFUL_DATA is not set" if folder is None else f"{folder} has no {QUESTIONS[name].files[missing[0]]}"
-        raise RequestError(
-            f"{name} is not here ({where}); set HEEDFUL_DATA to a folder that has {QUESTIONS[name].files['train']}."
-        )
-    return {split: path for split, path in files.items() if path is not None}

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 from heedful.data.delimited import Rule, records_of
 from heedful.data.disk import read_lines
 from heedful.data.names import KNOWN_NAMES
 from heedful.errors import RequestError
+from heedful.storage.memory import FileMemory
 
 _CELL = re.compile(r'"(?:[^"]|"")*"|[^"\t\r\n]*')
 _LONGEST_GUESS = 2**20
@@ -25,15 +27,35 @@ _MOST_VALUES = 50
 _WORDS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
+@dataclass(frozen=True)
+class _Look:
+    """What a file shows by itself, whatever its columns are called."""
+
+    separator: str
+    quoted: bool
+    about_quotes: str
+    first: list[str]
+    """The cells of its first record."""
+    rows: list[list[str]]
+    """The records after it that the first is compared with."""
+
+
+_looks = FileMemory[_Look](8)
+
+
+def _look_at(path: Path, tabs: bool, quotes: bool | None) -> _Look:
+    separator = "\t" if tabs else separator_of(path)
+    quoted, note = _quoting(path, separator, tabs, quotes)
+    return _Look(separator, quoted, note, *_first_and_rest(path, Rule(separator, quoted)))
+
+
 def rule_of(
     path: Path, tabs: bool, header: bool | None = None, quotes: bool | None = None, named: Sequence[str] = ()
 ) -> Rule:
     """The rule of one file by itself; `header` and `quotes` are the user's word, which is not doubted. `named`: columns
     that the user has named."""
-    separator = "\t" if tabs else separator_of(path)
-    quoted, note = _quoting(path, separator, tabs, quotes)
-    rule = Rule(separator, quoted, about_quotes=note)
-    first, rows = _first_and_rest(path, rule)
+    look = _looks.get([path], (tabs, quotes), lambda: _look_at(path, tabs, quotes))
+    rule, first, rows = Rule(look.separator, look.quoted, about_quotes=look.about_quotes), look.first, look.rows
     if not any(first) or header is True:
         return rule  # what has no names is refused by whoever reads it
     names = tuple(f"column {i}" for i in range(1, len(first) + 1))
@@ -61,13 +83,15 @@ def rule_of(
     return rule
 
 
-@dataclass(frozen=True)
-class FirstFile:
-    """What the other files of a data set are read like."""
+class FirstFile(Protocol):
+    """The table that the other files of a data set are read like."""
 
-    path: Path
-    rule: Rule
-    columns: list[str]
+    @property
+    def path(self) -> Path: ...
+    @property
+    def rule(self) -> Rule: ...
+    @property
+    def columns(self) -> Sequence[str]: ...
 
 
 def rule_like(

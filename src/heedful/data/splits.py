@@ -1,12 +1,12 @@
 """Splits that we make ourselves: seeded, stratified, and with equal texts always on the same side."""
 
-import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, Self, TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from heedful.data.checks import count_of
-from heedful.data.records import Examples
+from heedful.data.check_results import count_of
+from heedful.data.records import Examples, Rows
 from heedful.errors import RequestError
+from heedful.storage.hashing import sha256_of
 
 SPLIT_SEED, DEV_SHARE, TEST_SHARE = 0, 0.1, 0.2
 """Of what is carved, unless told otherwise."""
@@ -14,7 +14,7 @@ _BINS = 10
 """Scores are stratified by tenths of their ranks."""
 
 
-def carve(examples: Examples, share: float, seed: int, keep: int = 1) -> tuple[list[int], list[int]]:
+def carve(examples: Rows, share: float, seed: int, keep: int = 1) -> tuple[list[int], list[int]]:
     """Indices that stay and indices that go, each in the order of the file.
 
     Every class gives its share, rounded so that the total is right, and keeps at least `keep` rows. Which rows go is
@@ -40,18 +40,11 @@ def carve(examples: Examples, share: float, seed: int, keep: int = 1) -> tuple[l
     return [i for i in indices if i not in chosen], [i for i in indices if i in chosen]
 
 
-class Split(Protocol):
-    def __len__(self) -> int: ...
-
-    def take(self, indices: Iterable[int]) -> Self: ...
-
-
-S = TypeVar("S", bound=Split)
+R = TypeVar("R", bound=Rows)
 
 
 def carve_missing(
-    splits: dict[str, S],
-    examples: Callable[[S], Examples],
+    splits: dict[str, R],
     shares: Mapping[str, float],
     seed: int,
     title: str,
@@ -67,15 +60,14 @@ def carve_missing(
         if split in splits or share == 0:
             continue
         train = splits["train"]
-        shown = examples(train)
-        stay, go = carve(shown, share * total / len(train), seed)
+        stay, go = carve(train, share * total / len(train), seed)
         if not go or not stay:
             raise RequestError(
                 f"{title}: {count_of(total, unit)} cannot give a {split} split of {100 * share:g} % with equal {alike} "
                 f"on one side; give more {unit}s, or a {split} file."
             )
         splits["train"], splits[split] = train.take(stay), train.take(go)
-        stratified = "" if shown.labels is None and shown.scores is None else "stratified, "
+        stratified = "stratified, " if isinstance(train, Examples) else ""
         notes.append(
             f"{split}: {len(go):,} {unit}s carved from train ({stratified}{100 * share:g} % of {total:,}, seed {seed}, "
             f"equal {alike} kept together)."
@@ -99,14 +91,14 @@ def check_shares(dev_share: float, test_share: float) -> None:
         raise RequestError(f"dev_share + test_share = {dev_share + test_share} leaves nothing to train on; lower them.")
 
 
-def _strata(examples: Examples) -> Sequence[Hashable]:
-    if examples.labels is not None:
-        return examples.labels
-    if examples.scores is None:
-        return [""] * len(examples)
-    scores, texts = examples.scores, examples.texts
-    order = sorted(range(len(examples)), key=lambda i: (scores[i], texts[i]))
-    strata = [0] * len(examples)
+def _strata(rows: Rows) -> Sequence[Hashable]:
+    if not isinstance(rows, Examples) or (rows.labels is None and rows.scores is None):
+        return [""] * len(rows)
+    if rows.scores is None:
+        return rows.labels or []
+    scores, texts = rows.scores, rows.texts
+    order = sorted(range(len(rows)), key=lambda i: (scores[i], texts[i]))
+    strata = [0] * len(rows)
     for rank, i in enumerate(order):
         strata[i] = rank * _BINS // len(order)
     return strata
@@ -125,5 +117,5 @@ def _quotas(sizes: dict[Hashable, int], share: float, keep: int) -> dict[Hashabl
     return quotas
 
 
-def _hash(seed: int, key: tuple[str, str]) -> bytes:
-    return hashlib.sha256("\0".join((str(seed), *key)).encode("utf-8", "surrogatepass")).digest()
+def _hash(seed: int, key: tuple[str, str]) -> str:
+    return sha256_of(["\0".join((str(seed), *key)).encode("utf-8", "surrogatepass")])

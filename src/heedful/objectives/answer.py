@@ -21,7 +21,8 @@ from pydantic import Field
 
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
-from heedful.data.questions import Questions, load_questions
+from heedful.data.questions import load_questions
+from heedful.data.records import Questions
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import fill_in, mean_of, ratio_of
 from heedful.inference.questions import (

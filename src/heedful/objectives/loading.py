@@ -3,9 +3,9 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from heedful.data.aligned.loading import load_pairs
-from heedful.data.aligned.records import Aligned
 from heedful.data.examples import Dataset, Examples, load_dataset
+from heedful.data.records import Aligned
+from heedful.data.translations import load_pairs
 from heedful.recipes.schema import DataTable, SourceTable
 from heedful.storage.shared import SharedStore
 from heedful.streams import shuffled

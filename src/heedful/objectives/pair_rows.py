@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from heedful.checkpoints.translators import TranslatorCheckpoint
-from heedful.data.aligned.records import Pairs
-from heedful.data.checks import count_of, listed
+from heedful.data.check_results import count_of, listed
+from heedful.data.records import Pairs
 from heedful.inference.feature_files import write_features
 from heedful.inference.items import EncodedText
 from heedful.inference.reader import LowerStates, collate

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from heedful.checkpoints.translators import TranslatorCheckpoint
 from heedful.checkpoints.translators.checkpoint import NEUTRAL, REPETITION
-from heedful.data.aligned.records import Aligned
+from heedful.data.records import Aligned
 from heedful.decoding.beam import beam_search
 from heedful.decoding.finished import Hypothesis
 from heedful.decoding.settings import Beam, Limits

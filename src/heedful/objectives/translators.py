@@ -11,7 +11,7 @@ from heedful.checkpoints.directory import read_model
 from heedful.checkpoints.finding import find, fingerprint
 from heedful.checkpoints.translators import TranslationModel, TranslatorCheckpoint, is_translator, read_translator
 from heedful.checkpoints.translators.own import BERT_FOLDER
-from heedful.data.aligned.records import Aligned
+from heedful.data.records import Aligned
 from heedful.errors import RequestError
 from heedful.models.kinds import ATTENTION_KINDS
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq

@@ -3,7 +3,6 @@ makes them; the others read them."""
 
 import contextlib
 import fcntl
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,7 +12,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from heedful.storage.hashing import sha256_of_json
+from heedful.storage.memory import FileMemory
 from heedful.storage.whole import write_text
+
+_parsed = FileMemory[Any](16)
 
 
 class SharedStore:
@@ -25,7 +28,7 @@ class SharedStore:
     @contextlib.contextmanager
     def place(self, facts: Mapping[str, Any]) -> Iterator[Path]:
         """The folder of what these facts determine; nobody else is inside meanwhile."""
-        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        key = sha256_of_json(facts, sort_keys=True)[:16]
         folder = self.directory / key
         folder.mkdir(parents=True, exist_ok=True)
         with (self.directory / f"{key}.lock").open("a") as lock:
@@ -49,13 +52,14 @@ class SharedStore:
             return tensors
 
     def json(self, facts: Mapping[str, Any], name: str, make: Callable[[], Any]) -> Any:
+        """Return what `make` makes, kept as JSON. It is parsed once in a process and shared: nobody may change it."""
         with self.place(facts) as folder:
             path = folder / f"{name}.json"
             if path.exists():
-                return json.loads(path.read_text(encoding="utf-8"))
+                return _parsed.get([path], None, lambda: json.loads(path.read_text(encoding="utf-8")))
             content = make()
             write_text(path, json.dumps(content))
-            return content
+            return _parsed.get([path], None, lambda: content)
 
     def forget(self, name: str) -> None:
         """What was kept as JSON under this name is made anew when it is next wanted."""

@@ -1,7 +1,6 @@
 """What the runs of a study are compared with: the data as a whole, and the baselines on the same rows."""
 
 import contextlib
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.examples import write_examples
+from heedful.storage.hashing import sha256_of
 from heedful.storage.reading import read_object
 from heedful.storage.run_record import BaselineScores
 from heedful.storage.runs import has_weights
@@ -129,7 +129,7 @@ class Baselines:
         if key not in self.paths:
             objective = read_objective(recipe, seed, self.store)
             facts = key + json.dumps(objective.description()["fingerprints"])
-            path = self.folder / f"{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
+            path = self.folder / f"{sha256_of([facts])[:16]}.json"
             try:
                 read_object(path)
             except RequestError:  # it is not there, or damaged, and made again either way

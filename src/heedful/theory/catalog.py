@@ -1,4 +1,4 @@
-"""The demonstrations that there are, in the order of their chapters."""
+"""Find and run demonstrations."""
 
 import difflib
 import importlib
@@ -6,27 +6,35 @@ import pkgutil
 from collections.abc import Sequence
 from functools import cache
 
+import torch
+
 from heedful.errors import RequestError
 from heedful.theory import demonstrations as folder
-from heedful.theory.demonstration import Demonstration
+from heedful.theory.demonstration import DRAWS, Demonstration, Shown
 
 CHAPTERS = {
     "LayerNorm": "How long a vector is after LayerNorm, and what its gain and bias do to that.",
     "Attention": "How attention copies, averages and looks up, and how large its scores must be for that.",
     "Relative attention": "What attention can compute from distances alone.",
-    "Positions": "Why attention has to be told where a token stands, and what sinusoids tell it.",
+    "Positions": "Why attention needs positions, and what sinusoids tell it.",
     "RNN gradients": "How gradients shrink and grow through time, and which paths keep them.",
-    "Synthesizer": "What is out of reach for attention whose weights come from each position alone.",
+    "Synthesizer": "What attention cannot do if its weights depend only on the token that looks.",
     "Masked-word loss": "What the loss of masked words adds up.",
 }
-"""Each with its first sentence, in the order in which they are read. A chapter that is not here comes last."""
+"""Chapters in reading order, with their first sentences. Others come last."""
+
+MOST_DRAWS = 20_000
+"""With more, some demonstrations would need many gigabytes."""
+
+Run = tuple[Demonstration, Shown]
 
 
 @cache
 def demonstrations() -> tuple[Demonstration, ...]:
-    """All of them, by chapter."""
+    """Return all demonstrations, sorted by chapter."""
     names = [info.name for info in pkgutil.iter_modules(folder.__path__)]
-    found = [importlib.import_module(f"{folder.__name__}.{name}").DEMONSTRATION for name in names]
+    modules = [importlib.import_module(f"{folder.__name__}.{name}") for name in names]
+    found = [module.PAGE.demonstration(module.show) for module in modules]
     order = list(CHAPTERS)
     return tuple(
         sorted(
@@ -37,7 +45,7 @@ def demonstrations() -> tuple[Demonstration, ...]:
 
 
 def chapters(chosen: Sequence[Demonstration]) -> dict[str, list[Demonstration]]:
-    """What each chapter has of those, in order."""
+    """Group demonstrations by chapter, in order."""
     found: dict[str, list[Demonstration]] = {}
     for demonstration in chosen:
         found.setdefault(demonstration.chapter, []).append(demonstration)
@@ -45,13 +53,22 @@ def chapters(chosen: Sequence[Demonstration]) -> dict[str, list[Demonstration]]:
 
 
 def find(names: Sequence[str]) -> tuple[Demonstration, ...]:
-    """Those of these names, or of the chapters of these names (rnn-gradients), as they were asked for and each once; a
-    name that none has is refused with the nearest."""
+    """Return the demonstrations with these names or in chapters with these names (rnn-gradients), each once.
+
+    Raises RequestError for an unknown name, with the nearest known one.
+    """
     known = {d.name: [d] for d in demonstrations()}
     known |= {chapter.lower().replace(" ", "-"): each for chapter, each in chapters(demonstrations()).items()}
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "`heedful theory` lists them."
-            raise RequestError(f"there is no demonstration {name!r}; {hint}")
+            hint = f"Did you mean {near[0]}?" if near else "Run `heedful theory` to list them."
+            raise RequestError(f"no demonstration or chapter {name!r}. {hint}")
     return tuple(dict.fromkeys(d for name in names for d in known[name]))
+
+
+def run(chosen: Sequence[Demonstration], draws: int = DRAWS, seed: int = 0) -> list[Run]:
+    """Run each with its own generator, so that its figures do not depend on which others run."""
+    if not DRAWS <= draws <= MOST_DRAWS:
+        raise RequestError(f"--draws {draws}: give a number from {DRAWS:,} to {MOST_DRAWS:,}.")
+    return [(d, d.show(draws, torch.Generator().manual_seed(seed))) for d in chosen]

@@ -67,3 +67,8 @@ def jacobian(last_bd: Tensor, first_bd: Tensor) -> Tensor:
     """(b, d, d): ∂last/∂first of each draw, by automatic differentiation. Draws must not touch each other."""
     rows = [torch.autograd.grad(part.sum(), first_bd, retain_graph=True)[0] for part in last_bd.unbind(dim=1)]
     return torch.stack(rows, dim=1)
+
+
+def worst(difference: Tensor) -> Tensor:
+    """(b): the largest absolute entry of each draw."""
+    return difference.abs().flatten(1).amax(dim=1)

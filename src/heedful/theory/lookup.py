@@ -8,8 +8,8 @@ from torch import Tensor
 
 from heedful.nn.attention import dot_product
 from heedful.report.page.pieces import Column, Row, Table
+from heedful.theory.demonstration import number
 from heedful.theory.draws import orthogonal
-from heedful.theory.wording import number
 
 
 def attend(q_btk: Tensor, k_bsk: Tensor, v_bsk: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,10 +25,8 @@ from heedful.report.page.pieces import (
 )
 from heedful.report.page.words import capital, visible
 from heedful.storage.whole import write_bytes, write_text
-from heedful.theory.catalog import CHAPTERS, chapters
-from heedful.theory.demonstration import Check, Demonstration
-from heedful.theory.running import Run
-from heedful.theory.wording import measured, outcome
+from heedful.theory.catalog import CHAPTERS, Run, chapters
+from heedful.theory.demonstration import Check, Demonstration, measured, outcome
 
 PICTURES = "pictures"
 INDEX = "README.md"
@@ -36,8 +34,8 @@ _MADE = "Made by heedful theory --markdown"
 """How the last line of each Markdown page begins: by it a page of ours is known."""
 TITLE = "Theory that runs"
 LEAD = (
-    "What is proved on paper about transformers, as demonstrations that run: each states a claim, says why it is true, "
-    "holds it against random draws in double precision, and shows where it stops being true."
+    "Known results about transformers as programs. Each demonstration states a claim, explains why it is true, "
+    "checks it on random draws in double precision, and shows where it stops being true."
 )
 SYMBOLS = (
     "‖x‖ is the length of a vector, √(Σxᵢ²); x∘y the product entry by entry; xᵀy = Σxᵢyᵢ; 𝟏 the vector of ones; "
@@ -68,7 +66,7 @@ def page(shown: Sequence[Run]) -> str:
 def texts(shown: Sequence[Run]) -> dict[str, str]:
     """The Markdown pages by the names of their files: the index and one for each chapter."""
     runs = {d.name: (d, s) for d, s in shown}
-    made = f"{_MADE}: text and numbers are of one run."
+    made = f"{_MADE}: text and numbers come from one run."
     found = {}
     for chapter, members in chapters([d for d, _ in shown]).items():
         sections = tuple(Section(d.name, d.title, tuple(_blocks(runs[d.name], 3))) for d in members)
@@ -162,8 +160,8 @@ def _extent(shown: Sequence[Run]) -> str:
     checks = [check for _, s in shown for check in (*s.checks, *s.limits)]
     least = min((check.draws for check in checks), default=0)
     wrong = sum(not check.passed for check in checks)
-    came = "all come out as they should" if not wrong else f"{wrong} do not come out as they should"
-    return f"{len(shown)} demonstrations, {len(checks)} checks of {least:,} draws or more each: {came}."
+    came = "all passed" if not wrong else f"{wrong} failed"
+    return f"{len(shown)} demonstrations, {len(checks)} checks on at least {least:,} random draws each: {came}."
 
 
 def _blocks(shown: Run, level: Literal[3, 4]) -> Iterator[Block]:
@@ -171,17 +169,17 @@ def _blocks(shown: Run, level: Literal[3, 4]) -> Iterator[Block]:
     yield Prose(d.claim, "lead")
     yield Heading(f"{d.name}-why", "Why", level)
     yield from _paragraphs(d.reason)
-    yield Heading(f"{d.name}-checked", "Checked", level)
+    yield Heading(f"{d.name}-checked", "Checks", level)
     yield Facts(tuple(_line(check) for check in s.checks))
     yield from s.figures
-    yield Heading(f"{d.name}-ends", "Where it ends", level)
+    yield Heading(f"{d.name}-ends", "Limits", level)
     yield from _paragraphs(d.ends)
     if s.limits:
         yield Facts(tuple(_line(check) for check in s.limits))
     if d.published:
-        yield Heading(f"{d.name}-published", "What is published", level)
+        yield Heading(f"{d.name}-published", "In the literature", level)
         yield Prose(d.published)
-    files = f"The thing itself: {', '.join(d.see)}. " if d.see else ""
+    files = f"Code: {', '.join(d.see)}. " if d.see else ""
     paper = f"Paper: {d.paper}. " if d.paper else ""
     yield Prose(f"{paper}{files}Run it: heedful theory {d.name}", "note")
 

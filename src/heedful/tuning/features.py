@@ -1,7 +1,6 @@
 """What a body that does not move gives for every text, computed once, without dropout, and kept in files."""
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from heedful.inference.reader import CachedFeatures, LowerStates, TextReader, co
 from heedful.models.flops import forward_flops
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import ONE_STATE, Reads
+from heedful.storage.hashing import sha256_of
 from heedful.tuning.protocol import Spent, Surroundings
 
 
@@ -104,10 +104,7 @@ def _compute_states(
 
 
 def _digest(texts: Sequence[EncodedText]) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(pack_texts(texts).items()):
-        digest.update(name.encode() + tensor.numpy().tobytes())
-    return digest.hexdigest()
+    return sha256_of(name.encode() + tensor.numpy().tobytes() for name, tensor in sorted(pack_texts(texts).items()))
 
 
 def _compute(reader: TextReader, texts: Sequence[EncodedText], reads: Reads, folder: Path) -> None:

@@ -1,13 +1,13 @@
 """With which tokenizers a translator was saved, as hashes under config.json's key "heedful", in every layout: those of
 another model are noticed, be they of the same size."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from heedful.checkpoints.translators.checkpoint import TranslatorCheckpoint
 from heedful.errors import RequestError
+from heedful.storage.hashing import sha256_of
 from heedful.text.tokenizer import Tokenizer
 
 _VOCABULARIES, _PIECES = "vocabulary_hashes", "piece_hashes"
@@ -23,7 +23,7 @@ def tokenizer_hashes(checkpoint: TranslatorCheckpoint) -> dict[str, dict[str, st
     pieces = {name: model for name, tokenizer in sides.items() if (model := _piece_model(tokenizer)) is not None}
     return {
         _VOCABULARIES: {name: tokenizer.vocabulary_hash for name, tokenizer in sides.items()},
-        **({_PIECES: {name: hashlib.sha256(model).hexdigest() for name, model in pieces.items()}} if pieces else {}),
+        **({_PIECES: {name: sha256_of([model]) for name, model in pieces.items()}} if pieces else {}),
     }
 
 

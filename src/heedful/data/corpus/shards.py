@@ -12,7 +12,6 @@ No document is in two shards.
 """
 
 import bisect
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import RequestError
+from heedful.storage.hashing import sha256_of, sha256_of_file
 from heedful.storage.reading import read_object
 
 FORMAT = 1
@@ -110,7 +110,7 @@ def fingerprint_of(directory: Path) -> str:
     facts = Corpus(directory).facts
     shards = [{key: value for key, value in shard.items() if key != "sha256"} for shard in facts["shards"]]
     digests = [digest for shard in facts["shards"] for digest in _digests(shard).values()]
-    became = {"sha256": hashlib.sha256(" ".join(digests).encode()).hexdigest()} if digests else {}
+    became = {"sha256": sha256_of([" ".join(digests)])} if digests else {}
     return json.dumps({**facts, "shards": shards, **became}, sort_keys=True)
 
 
@@ -120,7 +120,7 @@ def verify(directory: Path) -> None:
     for number, shard in enumerate(Corpus(directory).facts["shards"]):
         for name, digest in _digests(shard).items():
             path = directory / f"{name}-{number:05}.npy"
-            if sha256_of(path) != digest:
+            if sha256_of_file(path) != digest:
                 raise RequestError(
                     f"{path}: has changed since the corpus was made ({DESCRIPTION} has another SHA-256 of it); restore "
                     "it, or make the corpus again."
@@ -131,11 +131,3 @@ def _digests(shard: Mapping[str, Any]) -> dict[str, str]:
     known = shard.get("sha256")
     known = known if isinstance(known, dict) else {}
     return {name: str(known[name]) for name in ARRAYS if name in known}
-
-
-def sha256_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise RequestError(f"{path} cannot be read ({error.strerror}); check the path and its rights.") from None

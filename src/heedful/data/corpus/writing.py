@@ -1,6 +1,5 @@
 """Text to shards: streaming, in constant memory, and if it is stopped it goes on where it was."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -16,8 +15,9 @@ import numpy.typing as npt
 
 from heedful.data.corpus.documents import Source, find_separator, read_documents
 from heedful.data.corpus.sentences import split_sentences
-from heedful.data.corpus.shards import ARRAYS, DESCRIPTION, FORMAT, sha256_of
+from heedful.data.corpus.shards import ARRAYS, DESCRIPTION, FORMAT
 from heedful.errors import RequestError, WorkError
+from heedful.storage.hashing import sha256_of_file, short_hash
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
 from heedful.storage.whole import write_json
@@ -68,7 +68,7 @@ def describe_sources(sources: Sequence[Source]) -> list[dict[str, Any]]:
     return [
         {
             "name": source.called,
-            "sha256": sha256_of(source.path),
+            "sha256": sha256_of_file(source.path),
             "separator": "row" if source.table else find_separator(source),
             **({"text": source.text} if source.text else {}),
         }
@@ -211,7 +211,7 @@ class _Writer:
         for name, array in arrays.items():
             _save(self.directory / f"{name}-{number:05}.npy", array)
         size = {"documents": len(self.documents) - 1, "sentences": len(self.lengths), "tokens": self.held}
-        digests = {name: sha256_of(self.directory / f"{name}-{number:05}.npy") for name in ARRAYS}
+        digests = {name: sha256_of_file(self.directory / f"{name}-{number:05}.npy") for name in ARRAYS}
         self.state.shards.append({**size, "sha256": digests})
         self.state.source, self.state.read, self.state.counts = source, read, self.counts
         write_json(self.directory / _PROGRESS, vars(self.state))
@@ -279,5 +279,4 @@ def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _digest(text: str) -> int:
-    plain = json.dumps(" ".join(text.casefold().split())).encode()
-    return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), "little")
+    return short_hash(json.dumps(" ".join(text.casefold().split())))

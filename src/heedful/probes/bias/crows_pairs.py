@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from heedful.data.files import Row, columns_of, find_rule, missing_column, read_rows
+from heedful.data.files import Row, open_table
 from heedful.errors import RequestError
 from heedful.probes.bias.pairs import Counterfactual, PairSet
 
@@ -14,13 +14,12 @@ def read_crows_pairs(path: str | Path) -> PairSet:
     """A file of the columns sent_more, sent_less, stereo_antistereo and bias_type; anything else is refused with its
     line. Where it names the writers (anon_writer), the pairs are a sample of theirs: some wrote a hundred."""
     path = Path(path).expanduser()
-    rule = find_rule(path, named=(_MORE, _LESS, _DIRECTION, _KIND))
-    columns = columns_of(path, rule)
+    table = open_table(path, named=(_MORE, _LESS, _DIRECTION, _KIND))
     for name in (_MORE, _LESS, _DIRECTION, _KIND):
-        if name not in columns:
-            raise missing_column(path, name, columns, rule)
-    factor = "writer" if _WRITER in columns else "pair"
-    pairs = tuple(_pair(path, row) for row in read_rows(path, _MORE, _LESS, _KIND, rule=rule))
+        if name not in table.columns:
+            raise table.missing_column(name)
+    factor = "writer" if _WRITER in table.columns else "pair"
+    pairs = tuple(_pair(path, row) for row in table.rows(_MORE, _LESS, _KIND))
     if not pairs:
         raise RequestError(f"{path} has no pairs under its column names; give it some.")
     return PairSet(

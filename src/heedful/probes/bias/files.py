@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heedful.data.columns import guess_columns
-from heedful.data.delimited import Rule
-from heedful.data.files import Row, columns_of, find_rule, missing_column, read_rows
+from heedful.data.files import Row, Table, open_table
 from heedful.errors import RequestError
 from heedful.probes.bias.pairs import Counterfactual, PairSet
 from heedful.probes.bias.swaps import swap
@@ -45,11 +44,11 @@ def read_pairs(
     for name, taken in (("seed", (*factors, *parts)), ("pair", parts)):
         if name in taken:
             raise RequestError(f"{path}: {name!r} has a meaning of its own here; call that column something else.")
-    rule = find_rule(path, header, named=all_columns)
-    _require_columns(path, rule, all_columns, of_pairs)
+    table = open_table(path, header, named=all_columns)
+    _require_columns(table, all_columns, of_pairs)
     rows = []
     first_seen: dict[tuple[Text, Text], str] = {}
-    for row in read_rows(path, named[0], named[1], rule=rule):
+    for row in table.rows(named[0], named[1]):
         cells = [_text(path, row, column) for column in named]
         a: Text = (cells[0], cells[1]) if of_pairs else cells[0]
         b: Text = (cells[2], cells[3]) if of_pairs else cells[1]
@@ -80,8 +79,8 @@ def swap_texts(
         raise RequestError(
             f"{path}: the model reads single texts, and {pair!r} is named as a second one; leave it out."
         )
-    rule = find_rule(path, header, named=(text, pair))
-    found = guess_columns(path, rule, text, pair, None, want_label=False)
+    table = open_table(path, header, named=(text, pair))
+    found = guess_columns(table, text, pair, None, want_label=False)
     if of_pairs and found.pair is None:
         raise RequestError(
             f"{path}: the model reads pairs of texts, and one column of texts is known, {found.text!r}; name the other."
@@ -91,7 +90,7 @@ def swap_texts(
     first_seen: dict[str, str] = {}
     left: Counter[str] = Counter()
     total = of_both = 0
-    for row in read_rows(path, found.text, second, rule=rule):
+    for row in table.rows(found.text, second):
         total += 1
         original: Text = row.text if row.pair is None else (row.text, row.pair)
         made = swap(original)
@@ -129,17 +128,16 @@ def swap_texts(
     )
 
 
-def _require_columns(path: Path, rule: Rule, wanted: Sequence[str], of_pairs: bool) -> None:
-    there = columns_of(path, rule)
+def _require_columns(table: Table, wanted: Sequence[str], of_pairs: bool) -> None:
     for name in wanted:
-        if name in there:
+        if name in table.columns:
             continue
-        if name in (A_PAIR, B_PAIR) and of_pairs and A in there:
+        if name in (A_PAIR, B_PAIR) and of_pairs and A in table.columns:
             raise RequestError(
-                f"{path} has no column {name!r}, and the model reads pairs of texts; "
+                f"{table.path} has no column {name!r}, and the model reads pairs of texts; "
                 f"give it {A}, {A_PAIR}, {B} and {B_PAIR}."
             )
-        raise missing_column(path, name, there, rule)
+        raise table.missing_column(name)
 
 
 def _text(path: Path, row: Row, column: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from heedful.data.catalog import QUESTIONS
 from heedful.data.corpus.documents import all_documents
 from heedful.data.corpus.finding import find_sources
-from heedful.data.questions import Questions, load_questions, read_questions
+from heedful.data.questions import load_questions, read_questions
+from heedful.data.records import Questions
 from heedful.errors import RequestError
 from heedful.inference.questions import ANSWER_TOKENS
 from heedful.objectives.answer import AnswerTable, questions_of

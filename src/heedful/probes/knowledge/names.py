@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.data.corpus.sentences import split_sentences
-from heedful.data.questions import Questions
+from heedful.data.records import Questions
 from heedful.inference.questions import spelled_text, stands_in
 from heedful.text.tokenizer import Tokenizer
 

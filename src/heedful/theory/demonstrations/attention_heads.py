@@ -8,11 +8,15 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Column, Figure, Row, Table
+from heedful.report.page.pieces import Block
 from heedful.report.page.words import share
-from heedful.theory.demonstration import Check, Demonstration, Shown
+from heedful.theory.demonstration import Check, Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal, uniform
 from heedful.theory.lookup import attend, margin, orthonormal
+from heedful.theory.page import Page
+
+PAGE = Page.read(__name__)
 
 N, WIDTH = 10, 16
 COUNTS = (1, 1, N - 2)
@@ -57,34 +61,18 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     error = math.sqrt(NEGATIVE * (1 - NEGATIVE) / SAMPLES)
     return Shown(
         checks=(
-            Check(
-                "One head: w_a = 1/(1 + e^(M − Mε) + (n − 2)e^(−Mε)).",
-                (one - torch.stack(one_head(eps, m), dim=-1)).abs().amax(dim=-1),
-                1e-9,
-            ),
-            Check(
-                "Two heads: w_a = ½/(1 + (n − 1)e^(−Mε)) + ½/(e^M + n − 1).",
-                (two - torch.stack(two_heads(eps, m), dim=-1)).abs().amax(dim=-1),
-                1e-9,
-            ),
-            Check(
-                "The same up to 0.05 with noise of α = 10⁻⁶ in all keys.",
-                torch.maximum((one_noisy - one).abs(), (two_noisy - two).abs()).amax(dim=-1),
-                0.05,
-            ),
-            Check(
-                f"ε < 0 with the probability Φ(−√2) = {NEGATIVE:.4f}: in each draw over {SAMPLES:,} keys, in standard "
-                "errors.",
+            PAGE.holds("one-head", (one - torch.stack(one_head(eps, m), dim=-1)).abs().amax(dim=-1), 1e-9),
+            PAGE.holds("two-heads", (two - torch.stack(two_heads(eps, m), dim=-1)).abs().amax(dim=-1), 1e-9),
+            PAGE.holds("noise", torch.maximum((one_noisy - one).abs(), (two_noisy - two).abs()).amax(dim=-1), 0.05),
+            PAGE.holds(
+                "negative",
                 (negatives - NEGATIVE).abs() / error,
                 6.0,
+                negative=f"{NEGATIVE:.4f}",
+                samples=f"{SAMPLES:,}",
             ),
-            Check(
-                f"One head, M = 20: mean and mean square of w_a over {SAMPLES:,} keys are those of the integral over "
-                "ε, in standard errors.",
-                _moments_off(one_head, many, 20.0),
-                6.0,
-            ),
-            Check("Two heads: the same.", _moments_off(two_heads, many, 20.0), 6.0),
+            PAGE.holds("one-moments", _moments_off(one_head, many, 20.0), 6.0, samples=f"{SAMPLES:,}"),
+            PAGE.holds("two-moments", _moments_off(two_heads, many, 20.0), 6.0),
         ),
         figures=_figures(generator),
         limits=_limits(means, values, generator, draws),
@@ -122,15 +110,10 @@ def _limits(means: Tensor, values: Tensor, generator: torch.Generator, draws: in
     _, high = _outputs(means, _keys(means, above), values, m)
     without = (values[:, 1] + values[:, 1:].mean(dim=1)) / 2
     return (
-        Check("One head, M = 100: within 0.1 of ½(v_a + v_b).", vector_norm(one - half, dim=-1), 0.1, "fails"),
-        Check(f"Two heads, M = 100, ε ≥ {least:.3f}: within 0.02 of it.", vector_norm(high - half, dim=-1), 0.02),
-        Check("Two heads, M = 100, ε < 0: within 0.1 of it.", vector_norm(low - half, dim=-1), 0.1, "fails"),
-        Check(
-            "Two heads, M = 100, ε < −0.05: what comes instead is half v_b and half the mean of all values but v_a, "
-            "up to 0.01.",
-            vector_norm(lower - without, dim=-1),
-            0.01,
-        ),
+        PAGE.fails("one-average", vector_norm(one - half, dim=-1), 0.1),
+        PAGE.holds("two-average", vector_norm(high - half, dim=-1), 0.02, least=f"{least:.3f}"),
+        PAGE.fails("two-negative", vector_norm(low - half, dim=-1), 0.1),
+        PAGE.holds("instead", vector_norm(lower - without, dim=-1), 0.01),
     )
 
 
@@ -165,31 +148,16 @@ def _figures(generator: torch.Generator) -> tuple[Block, ...]:
     eps = 1 + math.sqrt(0.5) * normal(generator, 5000)
     shares = {"one head": one_head(eps, 20)[0].tolist(), "two heads": two_heads(eps, 20)[0].tolist()}
     ms = torch.linspace(1, 60, 119, dtype=torch.float64)
-    rows = []
-    for name, heads in (("one head", one_head), ("two heads", two_heads)):
-        for m, near in zip(ms.tolist(), _near(heads, ms).tolist(), strict=True):
-            rows.append({"M": m, "share of draws with w_a within 0.05 of ½": near, "heads": name})
+    near = {"one head": _near(one_head, ms), "two heads": _near(two_heads, ms)}
     titles = ("M", *(f"{heads}: {what}" for heads in ("one head", "two heads") for what in ("variance", "near ½")))
-    table = Table(
-        "The variance of the output (values orthonormal, n = 10), and how often w_a is within 0.05 of ½; from the "
-        "integral over ε.",
-        tuple(Column(title, numeric=True) for title in titles),
-        tuple(Row(_row(m)) for m in (5, 10, 20, 50, 200)),
-    )
     return (
-        Figure(
-            "attention-heads-weights",
-            "The weight of v_a in 5,000 draws, M = 20. One head gives nearly all or nearly nothing; two heads give ½, "
-            f"or 0 in the {share(NEGATIVE)} of draws in which ε < 0.",
-            plots.histogram(shares, "w_a"),
+        PAGE.figure("weights", plots.histogram(shares, "w_a"), negative_share=share(NEGATIVE)),
+        PAGE.figure(
+            "near",
+            curves(ms, near, "M", "share of draws with w_a within 0.05 of ½", "heads"),
+            positive_share=share(1 - NEGATIVE),
         ),
-        Figure(
-            "attention-heads-near",
-            "A larger M makes one head worse and two heads better, up to "
-            f"{share(1 - NEGATIVE)}: the rest are the draws with ε < 0.",
-            plots.lines(rows, "M", "share of draws with w_a within 0.05 of ½", "heads"),
-        ),
-        table,
+        PAGE.table("table", titles, [_row(m) for m in (5, 10, 20, 50, 200)]),
     )
 
 
@@ -216,43 +184,3 @@ def _row(m: float) -> tuple[str, ...]:
         variance = sum(n * (square - mean**2) for n, square, mean in zip(COUNTS, squares, means, strict=True))
         cells += [f"{variance:.3f}", share(float(_near(heads, torch.tensor([m], dtype=torch.float64))))]
     return tuple(cells)
-
-
-DEMONSTRATION = Demonstration(
-    name="attention-heads",
-    chapter="Attention",
-    order=4,
-    title="Two heads average where one head swings",
-    claim=(
-        "If the key k_a varies in length, k_a ~ N(μ_a, αI + ½μ_aμ_aᵀ) with α → 0, one head with q = M(μ_a + μ_b) "
-        "returns now v_a, now v_b. Two heads, q₁ = Mμ_a and q₂ = Mμ_b, averaged, return ½(v_a + v_b) in all draws but "
-        "those with a negative factor, which are Φ(−√2) = 7.9 % of them."
-    ),
-    reason=(
-        "The variance of k_a is ½ along μ_a and nothing elsewhere, so k_a = εμ_a with a random factor ε ~ N(1, ½). The "
-        "μᵢ are orthonormal.",
-        "One head. Its scores are Mε for a, M for b and 0 for the others. Between a and b it is a contest,",
-        "    w_a / (w_a + w_b) = σ(M(ε − 1)),",
-        "and for large M the answer is v_a if ε > 1 and v_b if ε < 1: each in half of the draws. The variance of w_a "
-        "goes to ¼, the largest that a number between 0 and 1 can have, and that of the output to ¼‖v_a − v_b‖².",
-        "Two heads. The first scores Mε for a and 0 for all others; whether ε is 0.5 or 2 hardly matters, as long as "
-        "Mε is large: it returns v_a. The second scores M for b and 0 for all others, a included: it returns v_b. "
-        "Their mean is ½(v_a + v_b). No key has to win against another one that is meant to win as well.",
-        "If ε is negative, the first head's score for a is the lowest of all. It returns the mean of all other values, "
-        "and the output is half v_b and half that mean. The probability of ε < 0 is",
-        "    Φ((0 − 1)/√½) = Φ(−√2) = 0.0786",
-        "and the variance of w_a goes to ¼·0.0786·(1 − 0.0786) = 0.018, a fourteenth of that of one head; that of the "
-        "output goes to 0.018·‖v_a − v̄‖², v̄ being the mean of all other values.",
-    ),
-    ends=(
-        "Two heads fail in the draws with ε < 0, whatever M is, and in those with ε a little above 0 unless M is "
-        "large. More heads of the same kind would not help: they all meet the same key.",
-        "For small M neither is an average of the two: the other values have a share.",
-    ),
-    show=show,
-    published=(
-        "A published answer says that one head swings between v_a and v_b and that two heads are far steadier, which "
-        "is right. They are not always right, though: they fail in about 8 % of the draws."
-    ),
-    see=("nn/attention.py",),
-)

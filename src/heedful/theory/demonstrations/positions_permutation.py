@@ -13,9 +13,11 @@ from heedful.nn.norms import LayerNorm, PostNorm, PreNorm
 from heedful.nn.positions import RotaryAttention, sinusoidal
 from heedful.report.page import plots
 from heedful.report.page.pieces import Block as Piece
-from heedful.report.page.pieces import Figure
-from heedful.theory.demonstration import Check, Demonstration, Shown
+from heedful.theory.demonstration import Check, Shown
 from heedful.theory.draws import normal, permutations, redraw
+from heedful.theory.page import Page
+
+PAGE = Page.read(__name__)
 
 LENGTH, WIDTH, HEADS = 7, 8, 2
 EXACT = 1e-9
@@ -69,28 +71,14 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     off = {name: differences(model, x, order) for name, model in models.items()}
     means = (through(post, permuted(x, order)).mean(dim=1) - through(post, x).mean(dim=1)).abs().amax(dim=1)
     checks = (
-        Check(
-            "Two blocks of ours (attention and feed-forward, post-norm) without positions: f(Px) = Pf(x).",
-            off["no positions, post-norm"].amax(dim=1),
-            EXACT,
-        ),
-        Check("The same with pre-norm.", off["no positions, pre-norm"].amax(dim=1), EXACT),
-        Check("The mean over the tokens does not change at all when they change places.", means, EXACT),
+        PAGE.holds("post-norm", off["no positions, post-norm"].amax(dim=1), EXACT),
+        PAGE.holds("pre-norm", off["no positions, pre-norm"].amax(dim=1), EXACT),
+        PAGE.holds("mean", means, EXACT),
     )
     limits = (
-        Check(
-            "With sinusoidal positions added to the tokens: f(Px) = Pf(x).",
-            off["sinusoidal positions added"].amax(dim=1),
-            SEEN,
-            "fails",
-        ),
-        Check("With rotary positions: f(Px) = Pf(x).", off["rotary positions"].amax(dim=1), SEEN, "fails"),
-        Check(
-            "With a causal mask and no positions: f(Px) = Pf(x).",
-            off["a causal mask, no positions"].amax(dim=1),
-            SEEN,
-            "fails",
-        ),
+        PAGE.fails("sinusoidal", off["sinusoidal positions added"].amax(dim=1), SEEN),
+        PAGE.fails("rotary", off["rotary positions"].amax(dim=1), SEEN),
+        PAGE.fails("causal", off["a causal mask, no positions"].amax(dim=1), SEEN),
         *_causal(x, generator, pre, causal),
     )
     return Shown(checks, _figures(off), limits)
@@ -104,10 +92,7 @@ def _causal(x: Tensor, generator: torch.Generator, blocks: list[Block], mask: Te
         (through(blocks[:count], other, mask) - through(blocks[:count], x, mask))[:, -1].abs().amax(dim=1)
         for count in (1, 2)
     )
-    return (
-        Check("One causal block: the last token sees the earlier ones without their order.", one, EXACT),
-        Check("Two causal blocks: the last token sees the earlier ones without their order.", two, SEEN, "fails"),
-    )
+    return (PAGE.holds("one-causal", one, EXACT), PAGE.fails("two-causal", two, SEEN))
 
 
 def _figures(off: dict[str, Tensor]) -> tuple[Piece, ...]:
@@ -116,49 +101,4 @@ def _figures(off: dict[str, Tensor]) -> tuple[Piece, ...]:
         for name, values in off.items()
         for i in range(LENGTH)
     ]
-    return (
-        Figure(
-            "positions-permutation",
-            "How much f(Px) and Pf(x) differ at each place of the permuted text (median over draws; the darker, the "
-            "more). Without positions: nothing but rounding.",
-            plots.grid(rows, "token", "model", "difference"),
-        ),
-    )
-
-
-DEMONSTRATION = Demonstration(
-    name="positions-permutation",
-    chapter="Positions",
-    order=1,
-    title="Why positions at all: attention is blind to order",
-    claim=(
-        "A transformer without positions and without a mask is permutation-equivariant: if the tokens change places, "
-        "the outputs change places in the same way, and nothing else changes. “Dog bites man” and “man bites dog” get "
-        "the same three vectors."
-    ),
-    reason=(
-        "The letters: x_1 … x_n are the tokens. P is a permutation: (Px)_i = x_{π(i)}. A function f is equivariant if "
-        "f(Px) = P f(x).",
-        "Attention. Token i computes y_i = Σ_j a_ij v_j with a_ij = softmax_j(q_iᵀk_j/√k). Queries, keys and values "
-        "are computed from each token alone, so they move with it. The sum and the softmax run over the set of all "
-        "tokens, and a sum does not ask in which order. So y moves with its token, and has the same value.",
-        "Feed-forward, LayerNorm and the residual sum work on each token alone. They are equivariant at once.",
-        "One equivariant function after another is equivariant. So are all layers together, however many.",
-        "What follows: the state of a word is the same wherever it stands, and the mean over the tokens does not "
-        "change at all. Such a model sees a bag of words.",
-    ),
-    ends=(
-        "Positions break it, which is why they are there: added to the tokens (learned or sinusoidal), or rotary, "
-        "inside the product of query and key.",
-        "A causal mask breaks it too, without any positions: token i sees the tokens up to i, and how many these are "
-        "depends on i. But one causal block alone still shows the last token an unordered bag of the earlier ones. "
-        "Two blocks do not: in the second, the earlier tokens carry what they saw.",
-        "The two results are equal to rounding, not to the last bit: a computer's sum does depend on the order a "
-        "little.",
-    ),
-    show=show,
-    published="Published answers say the same: attention without positions is permutation-equivariant. That is right, "
-    "for attention without a mask.",
-    paper="“Attention Is All You Need” (2017)",
-    see=("nn/attention.py", "nn/blocks.py", "nn/masks.py"),
-)
+    return (PAGE.figure("tokens", plots.grid(rows, "token", "model", "difference")),)

@@ -8,10 +8,13 @@ from torch import Tensor
 
 from heedful.nn.attention import Attend, Places
 from heedful.nn.dropout import dropout as dropped
-from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Figure, Prose
-from heedful.theory.demonstration import Check, Demonstration, Shown
-from heedful.theory.draws import attention_of, normal, uniform
+from heedful.report.page.pieces import Block
+from heedful.theory.demonstration import Check, Shown
+from heedful.theory.drawing import curves, heatmap
+from heedful.theory.draws import attention_of, normal, uniform, worst
+from heedful.theory.page import Page
+
+PAGE = Page.read(__name__)
 
 EXACT = 1e-11
 LENGTH, WIDTH, REACH = 14, 3, 3
@@ -84,28 +87,10 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     y = example(x).y_btd
     plain = one_head(x, kernel)
     checks = (
-        Check(
-            "With p₁ = ln 2, p₋₁ = 0, every other p = −∞, W_Q = W_K = 0 and W_V = 3I: y_i = 2x_{i−1} + x_{i+1}, away "
-            "from both ends.",
-            _worst(y[:, 1:-1] - (2 * x[:, :-2] + x[:, 2:])),
-            EXACT,
-        ),
-        Check(
-            f"For any kernel w ≥ 0 of {2 * REACH + 1} entries, some of them zero: y_i = Σ_δ w_δ x_{{i−δ}}, at least "
-            f"{REACH} tokens away from both ends.",
-            _worst(plain[:, inside] - whole[:, inside]),
-            EXACT,
-        ),
-        Check(
-            f"With {REACH} zero tokens before and after the text the same holds at every token.",
-            _worst(one_head(framed(x, REACH), kernel)[:, REACH:-REACH] - whole),
-            EXACT,
-        ),
-        Check(
-            "For any kernel w ≤ 0 one head is enough as well: p = ln |w|, W_V = −(Σ|w|) I.",
-            _worst(one_head(framed(x, REACH), kernel, -1.0)[:, REACH:-REACH] + whole),
-            EXACT,
-        ),
+        PAGE.holds("example", worst(y[:, 1:-1] - (2 * x[:, :-2] + x[:, 2:])), EXACT),
+        PAGE.holds("any-kernel", worst(plain[:, inside] - whole[:, inside]), EXACT, entries=2 * REACH + 1, reach=REACH),
+        PAGE.holds("padded", worst(one_head(framed(x, REACH), kernel)[:, REACH:-REACH] - whole), EXACT, reach=REACH),
+        PAGE.holds("negative-kernel", worst(one_head(framed(x, REACH), kernel, -1.0)[:, REACH:-REACH] + whole), EXACT),
     )
     return Shown(checks, _figures(generator), (*_borders(x, y, kernel, whole), *_signs(draws, generator)))
 
@@ -129,19 +114,9 @@ def _borders(x: Tensor, y: Tensor, kernel: Tensor, whole: Tensor) -> tuple[Check
     there = convolved(torch.ones_like(x[..., :1]), kernel)  # the sum of those weights that meet a token
     share = kernel.sum(dim=1)[:, None, None] / there
     return (
-        Check(
-            "At the first token: y₁ = x₂, as if zeros stood before the text.",
-            _worst(y[:, :1] - x[:, 1:2]),
-            1e-3,
-            "fails",
-        ),
-        Check("At the first token instead: y₁ = 3x₂.", _worst(y[:, :1] - 3 * x[:, 1:2]), EXACT),
-        Check(
-            "At every token of a text without zero tokens: y_i is the convolution times Σw / (the sum of the weights "
-            "that meet a token).",
-            _worst(one_head(x, kernel) - whole * share),
-            EXACT,
-        ),
+        PAGE.fails("border-as-zero", worst(y[:, :1] - x[:, 1:2]), 1e-3),
+        PAGE.holds("border", worst(y[:, :1] - 3 * x[:, 1:2]), EXACT),
+        PAGE.holds("borders", worst(one_head(x, kernel) - whole * share), EXACT),
     )
 
 
@@ -163,34 +138,13 @@ def _signs(draws: int, generator: torch.Generator) -> tuple[Check, ...]:
         alone = torch.eye(2 * REACH + 1, dtype=torch.float64)[offset].expand(draws, -1)
         made = made + one_head(x, alone) @ matrices[:, offset]
     return (
-        Check(
-            "One head, the best of all, computes a kernel with entries of both signs.",
-            _worst(best - whole),
-            1e-3,
-            "fails",
+        PAGE.fails("mixed-signs", worst(best - whole), 1e-3),
+        PAGE.holds(
+            "one-head-bound", torch.minimum(above.norm(dim=1), below.norm(dim=1)) - nearest(mixed, generator), 1e-12
         ),
-        Check(
-            "With W_Q = W_K = 0, no weights a ≥ 0 and no factor c bring c·a nearer to w than the smaller of ‖w⁺‖, "
-            "‖w⁻‖ (random a, a near w⁺ and w⁻, and these two, which come as near as that).",
-            torch.minimum(above.norm(dim=1), below.norm(dim=1)) - nearest(mixed, generator),
-            1e-12,
-        ),
-        Check(
-            "Whatever its queries, keys, biases p and values are: to one token u at offset δ, and to u at offset δ′, "
-            "one head's answers have cosine +1 (a kernel with w_δ > 0 > w_δ′ asks for −1).",
-            _cosines(draws, generator),
-            1e-9,
-        ),
-        Check(
-            "Two heads do: w = w⁺ − w⁻, one head for each part, the second subtracted.",
-            _worst(one_head(x, above)[:, inside] - one_head(x, below)[:, inside] - whole),
-            EXACT,
-        ),
-        Check(
-            "A matrix of its own for each offset, y_i = Σ_δ W_δ x_{i−δ}: one head for each offset, W_V = W_δ.",
-            _worst((made - wanted)[:, inside]),
-            EXACT,
-        ),
+        PAGE.holds("cosine", _cosines(draws, generator), 1e-9),
+        PAGE.holds("two-heads", worst(one_head(x, above)[:, inside] - one_head(x, below)[:, inside] - whole), EXACT),
+        PAGE.holds("matrices", worst((made - wanted)[:, inside]), EXACT),
     )
 
 
@@ -227,95 +181,19 @@ def _cosines(draws: int, generator: torch.Generator) -> Tensor:
     return 1 - F.cosine_similarity(answers[0], answers[1], dim=1)
 
 
-def _worst(difference: Tensor) -> Tensor:
-    """The largest of each draw."""
-    return difference.abs().flatten(1).amax(dim=1)
-
-
 def _figures(generator: torch.Generator) -> tuple[Block, ...]:
     x = normal(generator, 1, LENGTH, WIDTH)
     example = _example()
     weights = example(x, want_weights=True).weights_bhts[0, 0]
-    cells = [
-        {"token j": j + 1, "token i": i + 1, "weight": round(float(weights[i, j]), 3)}
-        for i in range(LENGTH)
-        for j in range(LENGTH)
-    ]
     ramp = torch.ones(1, LENGTH, WIDTH, dtype=torch.float64)
     kernel = torch.tensor([[1.0, 0.0, 2.0]], dtype=torch.float64)
     series = {
-        "the convolution": convolved(ramp, kernel),
-        "one head": one_head(ramp, kernel),
-        "one head, a zero token at each end": one_head(framed(ramp, 1), kernel)[:, 1:-1],
+        "the convolution": convolved(ramp, kernel)[0, :, 0],
+        "one head": one_head(ramp, kernel)[0, :, 0],
+        "one head, a zero token at each end": one_head(framed(ramp, 1), kernel)[0, 1:-1, 0],
     }
-    rows = [
-        {"token i": i + 1, "y_i": round(float(y[0, i, 0]), 6), "of": name}
-        for name, y in series.items()
-        for i in range(LENGTH)
-    ]
     return (
-        Figure(
-            "relative-convolution-weights",
-            "The attention weights of the example. Each row sums to 1: two thirds on the token before, one third on "
-            "the token after. In the first and in the last row one of the two does not exist, and the other gets all.",
-            plots.grid(cells, "token j", "token i", "weight"),
-        ),
-        Prose("A text of ones shows the borders best: the convolution must be 1 at the first token and 2 at the last."),
-        Figure(
-            "relative-convolution-borders",
-            "What the kernel 2x_{i−1} + x_{i+1} makes of a text of ones: the head alone answers 3 everywhere, and "
-            "with zero tokens it is the convolution.",
-            plots.lines(rows, "token i", "y_i", "of", points=True),
-        ),
+        PAGE.figure("weights", heatmap(weights, "token j", "token i", "weight")),
+        PAGE.prose("borders-prose"),
+        PAGE.figure("borders", curves(range(1, LENGTH + 1), series, "token i", "y_i", points=True)),
     )
-
-
-DEMONSTRATION = Demonstration(
-    name="relative-convolution",
-    chapter="Relative attention",
-    order=1,
-    title="Relative attention can be a convolution",
-    claim=(
-        "Attention with a bias for each distance, softmax_j(q_iᵀk_j/√k + p_{i−j}), computes the convolution "
-        "y_i = Σ_δ w_δ x_{i−δ} exactly, for every kernel w whose entries are all ≥ 0 (or all ≤ 0)."
-    ),
-    reason=(
-        "The letters: x_i is the i-th token, a vector; q_i = W_Q x_i and k_j = W_K x_j are its query and key, of "
-        "width k; W_V x_j is its value. δ = i − j says how far token j stands before token i (negative: behind it). "
-        "p_δ is a number for each distance. Token i looks at token j with the weight a_ij = softmax_j(q_iᵀk_j/√k + "
-        "p_{i−j}).",
-        "Step 1. Set W_Q = W_K = 0. All products q_iᵀk_j are 0, so a_ij = exp(p_{i−j}) / Σ_m exp(p_{i−m}): the "
-        "weights depend on the distance alone, as in a convolution.",
-        "Step 2. Set p_δ = ln w_δ, and p_δ = −∞ where w_δ = 0. Then exp(p_δ) = w_δ, and a_ij = w_{i−j} / Σw.",
-        "Step 3. The softmax has divided by Σw. Set W_V = (Σw) I, which multiplies by it again: "
-        "y_i = Σ_j a_ij W_V x_j = Σ_δ w_δ x_{i−δ}.",
-        "The example: w₁ = 2 and w₋₁ = 1, so p₁ = ln 2, p₋₁ = ln 1 = 0, every other p = −∞, and W_V = 3I. "
-        "Then y_i = 2x_{i−1} + x_{i+1}.",
-    ),
-    ends=(
-        "At the borders. The first token has none before it. The softmax still makes the weights sum to 1, so the "
-        "token after it gets all: y₁ = 3x₂ and not x₂. The remedy is as many zero tokens at each end as the kernel "
-        "reaches: they take their share of the weight, and their value is W_V · 0 = 0 (if W_V has no bias).",
-        "Negative entries. Weights of a softmax are never negative. One head can turn the sign of all of them at "
-        "once, with −W_V, and so do a kernel that is ≤ 0 everywhere. It cannot do a kernel with both signs, whatever "
-        "its queries and keys are: let all tokens be 0 but one, u. The head's answer is a · W_V u with a number a ≥ "
-        "0. At a distance with w_δ > 0 this must be w_δ u, so W_V u points along u; at a distance with w_δ′ < 0 it "
-        "must point the other way. With W_Q = W_K = 0 the nearest that one head comes is to drop the smaller of the "
-        "two parts, and its squared error is ‖w⁻‖² or ‖w⁺‖² (the smaller) for each coordinate of independent standard "
-        "normal tokens. Two heads, one for w⁺ and one for w⁻, and the difference of the two, are exact.",
-        "A kernel here is one number for each distance, the same for all coordinates. If each coordinate has its own "
-        "kernel, each needs its own head (two, with both signs). A full convolution has a matrix W_δ for each "
-        "distance; one head for each distance does it, with p_δ = 0 there and −∞ elsewhere, and then signs do not "
-        "matter.",
-    ),
-    show=show,
-    published=(
-        "A published answer gives the weights of the example; they are right away from the borders. At the borders "
-        "they need the zero tokens."
-    ),
-    paper=(
-        "“Self-Attention with Relative Position Representations” (2018); “On the Relationship between Self-Attention "
-        "and Convolutional Layers” (2020)"
-    ),
-    see=("nn/attention.py",),
-)

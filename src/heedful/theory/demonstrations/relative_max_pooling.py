@@ -7,10 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.nn.attention import MultiHeadAttention, dot_product
-from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Figure
-from heedful.theory.demonstration import Check, Demonstration, Shown
-from heedful.theory.draws import attention_of, normal, uniform
+from heedful.report.page.pieces import Block
+from heedful.theory.demonstration import Check, Shown
+from heedful.theory.drawing import curves
+from heedful.theory.draws import attention_of, normal, uniform, worst
+from heedful.theory.page import Page
+
+PAGE = Page.read(__name__)
 
 REACH, CHANNELS = 2, 4
 WINDOW = 2 * REACH + 1
@@ -80,24 +83,15 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     ).amax(dim=0)
     one = constant_query(x[..., :1], 50.0) - constant_coordinate(x[..., :1], 50.0)
     checks = (
-        Check(
-            "With a constant query (b_Q = 1, W_K = C·I, one head for each channel) the output is never above the "
-            f"maximum and at most ln(m)/C below it, m = {WINDOW} tokens in the window, C = 1, 10, 100, 1000.",
+        PAGE.holds(
+            "constant-query",
             torch.maximum(uniform_bound, torch.stack([-e.amin(dim=1) for e in errors.values()]).amax(dim=0)),
             ROUNDING,
+            window=WINDOW,
         ),
-        Check("It is at most Σ_j g_j exp(−C g_j) below it, g_j = maximum − x_j.", gap_bound, ROUNDING),
-        Check(
-            "For a tolerance of τ = 10⁻⁶ it is enough that C = ln((m − 1)R/τ)/g, g the gap between the largest and "
-            "the next, R the spread of the window.",
-            _with_needed_sharpness(x, ranked),
-            TOLERANCE,
-        ),
-        Check(
-            "A constant coordinate of the token does the same as a bias of the query.",
-            one.abs().flatten(1).amax(1),
-            ROUNDING,
-        ),
+        PAGE.holds("gaps", gap_bound, ROUNDING),
+        PAGE.holds("sharpness", _with_needed_sharpness(x, ranked), TOLERANCE),
+        PAGE.holds("coordinate", worst(one), ROUNDING),
     )
     return Shown(checks, _figures(draws, generator), (*_failure(x), *_ties(x), *_one_head(draws, generator)))
 
@@ -111,7 +105,7 @@ def _with_needed_sharpness(x: Tensor, ranked: Tensor) -> Tensor:
     q, k = (part.transpose(1, 2)[..., None] for part in (c, x))
     places = torch.arange(LENGTH)
     y, _ = dot_product(q, k, k, window_mask(LENGTH), (places, places), 0.0, False)
-    return (ranked[..., 0] - y[..., 0].transpose(1, 2))[:, inside].abs().flatten(1).amax(dim=1)
+    return worst((ranked[..., 0] - y[..., 0].transpose(1, 2))[:, inside])
 
 
 def _failure(x: Tensor) -> tuple[Check, ...]:
@@ -131,15 +125,10 @@ def _failure(x: Tensor) -> tuple[Check, ...]:
     top = above[:, MIDDLE - REACH : MIDDLE + REACH + 1, 0].amax(dim=1)
     bound_above = math.log(WINDOW) / (SHARPNESS**2 * above[:, MIDDLE, 0])
     return (
-        Check(
-            "Published weights W_Q = W_K = C·I, C = 1000, x_i < 0: the output is the maximum of the window.",
-            seen.amax(dim=1) - y,
-            0.01,
-            "fails",
-        ),
-        Check("For x_i < 0 it is the minimum instead, up to ln(m)/(C²|x_i|).", y - seen.amin(dim=1) - bound, ROUNDING),
-        Check("For x_i = 0 it is the mean instead.", (y_zero - seen_zero.mean(dim=1)).abs(), ROUNDING),
-        Check("For x_i > 0 alone it is the maximum, up to ln(m)/(C²x_i).", top - y_above - bound_above, ROUNDING),
+        PAGE.fails("published", seen.amax(dim=1) - y, 0.01),
+        PAGE.holds("negative", y - seen.amin(dim=1) - bound, ROUNDING),
+        PAGE.holds("zero", (y_zero - seen_zero.mean(dim=1)).abs(), ROUNDING),
+        PAGE.holds("positive", top - y_above - bound_above, ROUNDING),
     )
 
 
@@ -154,16 +143,9 @@ def _ties(x: Tensor) -> tuple[Check, ...]:
     y = _pooled(attention, tied)[:, 0]
     payload = tied[:, :2, 1]
     return (
-        Check(
-            "If two tokens share the maximum, the output is still the maximum.", (y[:, 0] - tied[:, 0, 0]).abs(), 1e-9
-        ),
-        Check(
-            "If two tokens share the maximum, another channel that is carried along comes from one of the two.",
-            (y[:, 1:] - payload).abs().amin(dim=1),
-            1e-3,
-            "fails",
-        ),
-        Check("It is the mean of the two instead.", (y[:, 1] - payload.mean(dim=1)).abs(), 1e-9),
+        PAGE.holds("tie", (y[:, 0] - tied[:, 0, 0]).abs(), 1e-9),
+        PAGE.fails("tie-payload", (y[:, 1:] - payload).abs().amin(dim=1), 1e-3),
+        PAGE.holds("tie-mean", (y[:, 1] - payload.mean(dim=1)).abs(), 1e-9),
     )
 
 
@@ -180,18 +162,8 @@ def _one_head(draws: int, generator: torch.Generator) -> tuple[Check, ...]:
     bias = torch.full((2,), math.sqrt(2), dtype=torch.float64)
     y = attention_of(0 * eye, SHARPNESS * eye, eye, query_bias=bias)(x).y_btd[:, 0]
     return (
-        Check(
-            "One head for two channels, with the constant query (1, 1), takes the maximum of each.",
-            (y - wanted).norm(dim=1),
-            0.01,
-            "fails",
-        ),
-        Check(
-            "No mixture of the two tokens comes nearer to the two maxima than ab/√(a² + b²), a and b the differences "
-            "between the tokens in the two channels.",
-            nearest - (mixed - wanted).norm(dim=1),
-            ROUNDING,
-        ),
+        PAGE.fails("one-head", (y - wanted).norm(dim=1), 0.01),
+        PAGE.holds("mixture", nearest - (mixed - wanted).norm(dim=1), ROUNDING),
     )
 
 
@@ -206,81 +178,20 @@ def _figures(draws: int, generator: torch.Generator) -> tuple[Block, ...]:
         "query = token (C = 1000)": published(x[..., None], SHARPNESS)[:, REACH, 0],
         "query = 1 (C = 8)": constant_query(x[..., None], 8.0)[:, REACH, 0],
     }
-    scan = [
-        {"x_i, the token that looks": round(float(at), 4), "output": round(float(value), 4), "of": name}
-        for name, values in scans.items()
-        for at, value in zip(grid, values, strict=True)
-    ]
     drawn = normal(generator, draws, WINDOW, 1)
-    errors = []
-    for c in (10 ** (i / 8) for i in range(33)):
-        error = (drawn.amax(dim=1) - constant_query(drawn, c)[:, REACH]).flatten()
-        named = {"the bound ln(m)/C": math.log(WINDOW) / c, "largest": float(error.max())}
-        named["median"] = float(error.median())
-        errors += [
-            {"C": c, "below the maximum": float(f"{value:.3g}"), "of": name}
-            for name, value in named.items()
-            if value > 1e-9
-        ]
+    factors = [10 ** (i / 8) for i in range(33)]
+    below = [(drawn.amax(dim=1) - constant_query(drawn, c)[:, REACH]).flatten() for c in factors]
+    errors = {
+        "the bound ln(m)/C": [math.log(WINDOW) / c for c in factors],
+        "largest": [float(error.max()) for error in below],
+        "median": [float(error.median()) for error in below],
+    }
     return (
-        Figure(
-            "relative-max-pooling-scan",
-            "The output at x_i while x_i goes from −1 to 1, beside the neighbours −0.6, 0.5, −0.2 and 0.8. With the "
-            "token as its own query, negative tokens get the minimum; with a constant query the output stays just "
-            "below the maximum, and nearer with a larger C.",
-            plots.lines(scan, "x_i, the token that looks", "output", "of"),
-        ),
-        Figure(
-            "relative-max-pooling-error",
-            f"How far below the maximum the constant query stays, over {draws:,} windows of {WINDOW} normal tokens. "
-            "The median falls exponentially, by its gap; the largest error, where two tokens are nearly equal, "
-            "as 1/C.",
-            plots.lines(errors, "C", "below the maximum", "of", log_x=True, log_y=True),
+        PAGE.figure("scan", curves(grid, scans, "x_i, the token that looks", "output")),
+        PAGE.figure(
+            "error",
+            curves(factors, errors, "C", "below the maximum", above=1e-9, log_x=True, log_y=True),
+            draws=f"{draws:,}",
+            window=WINDOW,
         ),
     )
-
-
-DEMONSTRATION = Demonstration(
-    name="relative-max-pooling",
-    chapter="Relative attention",
-    order=2,
-    title="Relative attention can be max pooling, with the right query",
-    claim=(
-        "Attention that sees a window of m tokens takes the maximum of each channel, as nearly as one likes, if the "
-        "query is a positive constant, the key is C·x_j and each channel has its own head: the output lies between "
-        "the maximum − ln(m)/C and the maximum."
-    ),
-    reason=(
-        "The letters: x_j is one channel (a number) of token j. The window of token i are the m tokens near it; for "
-        "all others p_{i−j} = −∞, which is a mask. C > 0 is a number that we choose.",
-        "Step 1. Let the query be 1 for every token: W_Q = 0 and a bias b_Q = 1. Let the key be C x_j and the value "
-        "x_j. The weights are a_j = exp(C x_j)/Z, Z = Σ_j exp(C x_j): the larger the token, the larger its weight, "
-        "whoever asks.",
-        "Step 2. The output y = Σ_j a_j x_j is a mean, so it is never above the maximum. To see how far below, let H "
-        "= −Σ_j a_j ln a_j be the entropy of the weights. Put ln a_j = C x_j − ln Z into it: H = ln Z − C y, so y = "
-        "(ln Z − H)/C. Now Z is at least its largest term, so ln Z ≥ C · maximum; and the entropy of m weights is at "
-        "most ln m. Hence y ≥ maximum − ln(m)/C, whatever the tokens are.",
-        "Step 3. If we know more, C can be smaller. With g_j = maximum − x_j the weight a_j is at most exp(−C g_j), "
-        "so the output is at most Σ_j g_j exp(−C g_j) below the maximum. If every other token is at least g below, "
-        "and none more than R, then C = ln((m − 1)R/τ)/g is enough for a tolerance τ. Without a gap, C = ln(m)/τ is "
-        "enough.",
-    ),
-    ends=(
-        "The query must not be the token. With W_Q = W_K = C·I the score is C² x_i x_j. If x_i is negative, the "
-        "largest score belongs to the smallest x_j: the output is the minimum. If x_i = 0, all scores are 0: the "
-        "output is the mean. And if x_i is near 0, C must be larger by 1/√|x_i|. A constant query needs no condition: "
-        "by a bias, or by a coordinate of the token that is always 1.",
-        "Ties do no harm to the maximum itself: tied tokens share the weight, and the mean of equal numbers is that "
-        "number. But whatever else the head carries along is the mean of the tied tokens, not one of them.",
-        "One head for several channels cannot. Its output is a mixture of whole tokens (W_V must be I, or equal "
-        "tokens would already be wrong), and the maxima of two channels may stand in two tokens. So there must be a "
-        "head for each channel.",
-        "For a finite C it is never exactly the maximum, unless all tokens of the window are equal.",
-    ),
-    show=show,
-    published=(
-        "A published answer takes W_Q = W_K = C·I with a window mask. That is wrong: it selects the minimum wherever "
-        "x_i < 0 and the mean at x_i = 0. It holds for positive tokens alone."
-    ),
-    see=("nn/attention.py", "nn/masks.py"),
-)

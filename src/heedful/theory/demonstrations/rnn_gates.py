@@ -8,10 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Figure
-from heedful.theory.demonstration import Check, Demonstration, Shown
+from heedful.report.page.pieces import Block
+from heedful.theory.demonstration import Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import jacobian, normal, stretch
+from heedful.theory.page import Page
+
+PAGE = Page.read(__name__)
 
 WIDTH, STEPS = 6, 20
 ROUNDING = 1e-12
@@ -138,60 +141,18 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     whole, whole_gru = (Path(kind(draws, generator), inputs[:5], direct=False) for kind in (LSTM, GRU))
     large = Path(LSTM(draws, generator, 16.0), inputs, direct=False)
     checks = (
-        Check(
-            f"LSTM, {STEPS} steps, along the cell state: ∂c_T/∂c_0 = Π f_t in each coordinate (relative error).",
-            along.from_product(),
-            ROUNDING,
-        ),
-        Check(
-            f"GRU, {STEPS} steps, along h (no gradient through gates and candidate): ∂h_T/∂h_0 = Π z_t in each "
-            "coordinate.",
-            along_gru.from_product(),
-            ROUNDING,
-        ),
-        Check(
-            "These paths never make a gradient larger: Π f_t < 1 and Π z_t < 1.",
-            torch.maximum(along.gradient, along_gru.gradient).amax(dim=1) - 1,
-            0.0,
-        ),
-        Check(
-            "If no gate looks at h (the recurrent weights are 0), it is the only path: the whole ∂c_T/∂c_0 is the "
-            "diagonal matrix of Π f_t (relative error).",
-            alone.from_diagonal(),
-            ROUNDING,
-        ),
-        Check(
-            "GRU, the same: the whole ∂h_T/∂h_0 is the diagonal matrix of Π z_t.", alone_gru.from_diagonal(), ROUNDING
-        ),
-        Check(
-            f"With the bias ln(T − 1) of the forget gate and nothing coming in, T = {LONG} steps keep (1 − 1/T)^T ≈ "
-            "0.366 of the gradient.",
-            _still(draws, generator),
-            ROUNDING,
-        ),
+        PAGE.holds("lstm", along.from_product(), ROUNDING, steps=STEPS),
+        PAGE.holds("gru", along_gru.from_product(), ROUNDING, steps=STEPS),
+        PAGE.holds("never-larger", torch.maximum(along.gradient, along_gru.gradient).amax(dim=1) - 1, 0.0),
+        PAGE.holds("alone", alone.from_diagonal(), ROUNDING),
+        PAGE.holds("alone-gru", alone_gru.from_diagonal(), ROUNDING),
+        PAGE.holds("forget-bias", _still(draws, generator), ROUNDING, long=LONG),
     )
     limits = (
-        Check(
-            f"With a forget bias of 1, {STEPS} steps keep a hundredth of the gradient along the cell state (mean over "
-            "coordinates).",
-            0.01 - biased.product.mean(dim=1),
-            0.0,
-            "fails",
-        ),
-        Check(
-            "With recurrent weights, 5 steps: the whole ∂c_T/∂c_0 is Π f_t to 1 %.",
-            whole.from_diagonal(),
-            0.01,
-            "fails",
-        ),
-        Check("GRU, the same: the whole ∂h_T/∂h_0 is Π z_t to 1 %.", whole_gru.from_diagonal(), 0.01, "fails"),
-        Check(
-            "With recurrent weights sixteen times as large: the whole gradient is no larger than at the start "
-            "(σ_max(∂c_T/∂c_0) ≤ 1).",
-            stretch(large.jacobian()) - 1,
-            0.0,
-            "fails",
-        ),
+        PAGE.fails("bias-one", 0.01 - biased.product.mean(dim=1), 0.0, steps=STEPS),
+        PAGE.fails("whole", whole.from_diagonal(), 0.01),
+        PAGE.fails("whole-gru", whole_gru.from_diagonal(), 0.01),
+        PAGE.fails("large-weights", stretch(large.jacobian()) - 1, 0.0),
     )
     return Shown(checks, _figures(min(draws, 200), generator), limits)  # enough for a median
 
@@ -232,54 +193,6 @@ def _figures(draws: int, generator: torch.Generator) -> tuple[Block, ...]:
         "LSTM, forget bias 1": LSTM(draws, generator).remember(1.0),
         f"LSTM, forget bias ln {LONG - 1}": LSTM(draws, generator).remember(math.log(LONG - 1)),
     }
-    rows = [
-        {"steps back": t + 1, "norm of the gradient": float(f"{value:.2g}"), "of": name}
-        for name, cell in cells.items()
-        for t, value in enumerate(_sizes(cell, inputs, direction))
-        if t < 60 and value > 1e-30
-    ]
-    return (
-        Figure(
-            "rnn-gates-time",
-            "How much of a gradient arrives at the states some steps back (median over inputs and cells with "
-            "random weights of variance 1/d, before any training).",
-            plots.lines(rows, "steps back", "norm of the gradient", "of", log_y=True),
-        ),
-    )
-
-
-DEMONSTRATION = Demonstration(
-    name="rnn-gates",
-    chapter="RNN gradients",
-    order=3,
-    title="LSTM and GRU: a path whose factors may be near 1",
-    claim=(
-        "In an LSTM the gradient along the cell state is the product of the forget gates, Π f_t, in each coordinate; "
-        "in a GRU the gradient along h is the product of the update gates, Π z_t. No weight matrix is multiplied on "
-        "this path."
-    ),
-    reason=(
-        "The letters: h_t is the output at step t, c_t the cell state; f_t, i_t, o_t are the forget, input and output "
-        "gates, vectors between 0 and 1; g_t is the candidate. ∘ multiplies coordinate by coordinate.",
-        "An LSTM adds to what it had:",
-        "    c_t = f_t ∘ c_{t−1} + i_t ∘ g_t,   h_t = o_t ∘ tanh(c_t).",
-        "Follow c_{t−1} → c_t and leave out the way by h (the gates look at h_{t−1}). The derivative is f_t, a "
-        "diagonal matrix. After T steps it is f_1 ∘ f_2 ∘ … ∘ f_T. The plain recurrence has D_t W at every step "
-        "instead.",
-        "A GRU mixes: h_t = (1 − z_t) ∘ n_t + z_t ∘ h_{t−1}, with an update gate z_t and a candidate n_t. In the same "
-        "way the direct derivative is z_t. (This is how PyTorch writes it; some texts exchange z and 1 − z.)",
-        "The gates are learned. Where something must be remembered, f_t can go to 1, and the product does not shrink; "
-        "where it must be forgotten, f_t goes to 0, and the gradient is cut as well.",
-        "How near to 1 at the start? With bias b and nothing else, f = σ(b). b = 0 gives ½, b = 1 gives 0.73: after "
-        "10 steps 0.001 and 0.04 are left. For a memory of T steps take f = 1 − 1/T, which is b = ln(T − 1): after T "
-        "steps (1 − 1/T)^T ≈ 0.37 is left.",
-    ),
-    ends=(
-        "A forget gate that begins with bias 1 helps, and it is no cure: 0.73³⁰ is below 10⁻⁴. The gradient of an "
-        "untrained LSTM vanishes too, only more slowly.",
-        "The direct path is not the whole gradient. The gates look at h, and by this way the weight matrices come "
-        "back: the whole ∂c_T/∂c_0 differs from Π f_t, and it can grow. Gates do not prevent explosion.",
-    ),
-    show=show,
-    paper="“Long Short-Term Memory” (1997); “Learning to Forget: Continual Prediction with LSTM” (2000)",
-)
+    sizes = {name: _sizes(cell, inputs, direction)[:60] for name, cell in cells.items()}
+    chart = curves(range(1, 61), sizes, "steps back", "norm of the gradient", above=1e-30, log_y=True)
+    return (PAGE.figure("time", chart),)

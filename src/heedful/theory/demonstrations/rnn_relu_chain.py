@@ -5,10 +5,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Figure
-from heedful.theory.demonstration import Check, Demonstration, Shown
+from heedful.report.page.pieces import Block
+from heedful.theory.demonstration import Shown
+from heedful.theory.drawing import curves
 from heedful.theory.draws import normal, uniform
+from heedful.theory.page import Page
+
+PAGE = Page.read(__name__)
 
 LENGTH, SHORT = 30, 3
 RELATIVE = 1e-12
@@ -51,42 +54,21 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     fair = Chain(x, signed)
     return Shown(
         checks=(
-            Check(
-                f"{LENGTH} units, every pre-activation positive: |∂f/∂x| = Π|w_i| (relative error).",
-                _relative(open_chain.gradient, product(weights)),
-                RELATIVE,
-            ),
-            Check("One pre-activation negative, at any unit: ∂f/∂x is exactly 0.", shut.gradient.abs(), 0.0),
-            Check(
-                "With biases and every pre-activation positive: still Π|w_i|.",
-                _relative(biased.gradient[biased.alive], product(weights)[biased.alive]),
-                RELATIVE,
-            ),
-            Check(
-                f"Weights with random signs, {SHORT} units: Π|w_i| or exactly 0, as the pre-activations say.",
+            PAGE.holds("product", _relative(open_chain.gradient, product(weights)), RELATIVE, length=LENGTH),
+            PAGE.holds("off", shut.gradient.abs(), 0.0),
+            PAGE.holds("biases", _relative(biased.gradient[biased.alive], product(weights)[biased.alive]), RELATIVE),
+            PAGE.holds(
+                "random-signs",
                 torch.where(fair.alive, _relative(fair.gradient, product(signed)), fair.gradient.abs()),
                 RELATIVE,
+                short=SHORT,
             ),
         ),
         figures=_figures(draws, generator),
         limits=(
-            Check(
-                f"A leaky ReLU (slope {LEAK} below zero): exactly 0 where one pre-activation is negative.",
-                leaky.gradient.abs(),
-                0.0,
-                "fails",
-            ),
-            Check(
-                f"A leaky ReLU: Π|w_i| times {LEAK} for each negative pre-activation.",
-                _relative(leaky.gradient, product(closed) * slopes),
-                RELATIVE,
-            ),
-            Check(
-                "Layers of 8 units: one unit that is off makes the whole gradient 0.",
-                _layer_gradient(draws, generator),
-                1e-9,
-                "fails",
-            ),
+            PAGE.fails("leaky", leaky.gradient.abs(), 0.0, leak=LEAK),
+            PAGE.holds("leaky-product", _relative(leaky.gradient, product(closed) * slopes), RELATIVE, leak=LEAK),
+            PAGE.fails("layer", _layer_gradient(draws, generator), 1e-9),
         ),
     )
 
@@ -114,68 +96,15 @@ def _layer_gradient(draws: int, generator: torch.Generator) -> Tensor:
 
 
 def _figures(draws: int, generator: torch.Generator) -> tuple[Block, ...]:
-    rows = []
     steps = normal(generator, draws, LENGTH)
-    for name, centre in (("median |w| = 0.8", 0.8), ("median |w| = 1", 1.0), ("median |w| = 1.25", 1.25)):
-        size = (math.log(centre) + 0.3 * steps).cumsum(dim=1).exp().median(dim=0).values
-        rows += [
-            {"units n": n + 1, "|∂f/∂x|, median": float(f"{float(value):.3g}"), "of": name}
-            for n, value in enumerate(size)
-        ]
+    sizes = {
+        f"median |w| = {centre:g}": (math.log(centre) + 0.3 * steps).cumsum(dim=1).exp().median(dim=0).values
+        for centre in (0.8, 1.0, 1.25)
+    }
     chain = normal(generator, draws, LENGTH)
     alive = (chain[:, 1:] > 0).cumprod(dim=1).double().mean(dim=0)
-    shares = [
-        {"units n": n + 1, "share of chains": value, "of": name}
-        for n in range(12)
-        for name, value in (
-            ("drawn", 1.0 if n == 0 else round(float(alive[n - 1]), 3)),
-            ("2^(1−n)", 0.5**n),
-        )
-    ]
+    shares = {"random signs": [1.0, *alive[:11].tolist()], "2^(1−n)": [0.5**n for n in range(12)]}
     return (
-        Figure(
-            "rnn-relu-chain-product",
-            "A product of n factors grows or shrinks exponentially. Chains in which every pre-activation is positive.",
-            plots.lines(rows, "units n", "|∂f/∂x|, median", "of", log_y=True),
-        ),
-        Figure(
-            "rnn-relu-chain-alive",
-            "The share of chains whose gradient is not exactly 0, if the sign of every weight is a fair coin and the "
-            "first unit is on: each further unit halves it.",
-            plots.lines(shares, "units n", "share of chains", "of", points=True),
-        ),
+        PAGE.figure("product", curves(range(1, LENGTH + 1), sizes, "units n", "|∂f/∂x|, median", log_y=True)),
+        PAGE.figure("alive", curves(range(1, 13), shares, "units n", "share of chains", points=True)),
     )
-
-
-DEMONSTRATION = Demonstration(
-    name="rnn-relu-chain",
-    chapter="RNN gradients",
-    order=1,
-    title="One ReLU unit after another: the product of the weights, or nothing",
-    claim=(
-        "For a chain of ReLU units z_i = ReLU(w_i z_{i−1}), z_0 = x, f = z_n: |∂f/∂x| = Π|w_i| if every "
-        "pre-activation w_i z_{i−1} is positive, and exactly 0 if one is negative."
-    ),
-    reason=(
-        "The letters: x is a number, w_i the weight of unit i, z_i its output, and a_i = w_i z_{i−1} its "
-        "pre-activation. ReLU(a) is a for a > 0, and 0 otherwise.",
-        "The derivative of ReLU is 1 for a > 0 and 0 for a < 0. Unit i therefore passes on the factor w_i if it is on "
-        "(a_i > 0), and the factor 0 if it is off. By the chain rule the factors are multiplied:",
-        "    ∂f/∂x = Π_i w_i · [a_i > 0]",
-        "So one unit that is off is enough for 0. If all are on, what is left is Π w_i.",
-        "A product is an exponential: ln |∂f/∂x| = Σ ln |w_i|. If |w_i| is typically below 1, the gradient vanishes, "
-        "and above 1 it explodes. In a recurrent network all w_i are the same w, and the product is |w|ⁿ.",
-        "Which signs allow it? z_0 = x may have either sign, so w_1 must have the sign of x. After that z_i > 0, so "
-        "every other weight must be positive. With fair signs, each unit halves the share of chains that are still "
-        "on.",
-    ),
-    ends=(
-        "At a_i = 0 exactly, ReLU has no derivative; PyTorch takes 0.",
-        "A leaky ReLU has a small slope below zero: the gradient is never exactly 0, it only loses this factor at "
-        "every unit that is off.",
-        "In a layer of several units there are many paths. One unit that is off closes its own paths alone: in two "
-        "layers of 8 positive units the gradient stays above 0 although one is off.",
-    ),
-    show=show,
-    published="A published answer gives the same two cases; it is right.",
-)

@@ -5,9 +5,12 @@ from torch import Tensor
 
 from heedful.nn.norms import LayerNorm, PostNorm, PreNorm
 from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Figure
-from heedful.theory.demonstration import Check, Demonstration, Shown
+from heedful.report.page.pieces import Block
+from heedful.theory.demonstration import Check, Shown
 from heedful.theory.draws import jacobian, normal, orthogonal, stretch, uniform
+from heedful.theory.page import Page
+
+PAGE = Page.read(__name__)
 
 WIDTH, DEPTH = 6, 8
 
@@ -69,24 +72,16 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     without = stretch(stacked(layers, x, residual=False))
     attained = [_linear(draws, constant, sign, generator) for sign in (-1.0, 1.0)]
     checks = (
-        Check(
-            f"n = {DEPTH} layers x + f(x), L from 0.05 to 0.9: every singular value of ∂x_n/∂x_0 is at least (1 − "
-            "L)^n and at most (1 + L)^n (as ratios).",
-            torch.maximum(lowest / with_identity[:, -1], with_identity[:, 0] / highest) - 1,
-            1e-9,
+        PAGE.holds(
+            "bounds", torch.maximum(lowest / with_identity[:, -1], with_identity[:, 0] / highest) - 1, 1e-9, depth=DEPTH
         ),
-        Check("Without the identity, x ← f(x): at most Lⁿ.", without / constant**DEPTH - 1, 1e-9),
-        Check(
-            "Both bounds are attained, by f(x) = −Lx and by f(x) = Lx, in any basis (relative error).",
+        PAGE.holds("without-identity", without / constant**DEPTH - 1, 1e-9),
+        PAGE.holds(
+            "attained",
             torch.stack([(attained[0] / lowest - 1).abs(), (attained[1] / highest - 1).abs()]).amax(dim=0),
             1e-9,
         ),
-        Check(
-            "L = 0.1: the residual stack keeps at least 0.43 of every direction; without the identity 10⁻⁸ is left at "
-            "most.",
-            _tenth(draws, generator),
-            0.0,
-        ),
+        PAGE.holds("kept", _tenth(draws, generator), 0.0),
     )
     return Shown(checks, _figures(draws, generator), _limits(draws, generator, x))
 
@@ -115,37 +110,12 @@ def _limits(draws: int, generator: torch.Generator, x: Tensor) -> tuple[Check, .
     lowest, _ = bounds(torch.tensor(0.5, dtype=torch.float64))
     gone = _linear(draws, torch.ones(draws, dtype=torch.float64), -1.0, generator)
     return (
-        Check("L = 1: something of the gradient is left, whatever f is (f(x) = −x).", 1e-9 - gone, 0.0, "fails"),
-        Check(
-            "LayerNorm after the sum (post-norm), L = ½: every direction keeps at least (1 − L)^n.",
-            lowest - post[:, -1],
-            0.0,
-            "fails",
-        ),
-        Check(
-            "Post-norm takes at least two directions away altogether: the two smallest singular values are 0.",
-            post[:, -2],
-            1e-9,
-        ),
-        Check(
-            "LayerNorm inside the branch (pre-norm), the same random layers: the smallest singular value is above "
-            "10⁻⁶, no direction is lost.",
-            1e-6 - torch.linalg.svdvals(pre)[:, -1],
-            0.0,
-        ),
-        Check(
-            "Pre-norm, whatever f is: a change of all coordinates alike, v = (1, …, 1), arrives as it was, "
-            "∂x_n/∂x_0 · v = v.",
-            (pre @ mean - mean).abs().amax(dim=1),
-            1e-9,
-        ),
-        Check(
-            "Pre-norm, f with L = ½: no direction is lost, whatever f is (one block, f(y) = −½y, an x of standard "
-            "deviation ½).",
-            1e-6 - undone(x)[:, -1],
-            0.0,
-            "fails",
-        ),
+        PAGE.fails("identity-lost", 1e-9 - gone, 0.0),
+        PAGE.fails("post-norm", lowest - post[:, -1], 0.0),
+        PAGE.holds("post-norm-zero", post[:, -2], 1e-9),
+        PAGE.holds("pre-norm", 1e-6 - torch.linalg.svdvals(pre)[:, -1], 0.0),
+        PAGE.holds("pre-norm-constant", (pre @ mean - mean).abs().amax(dim=1), 1e-9),
+        PAGE.fails("pre-norm-lost", 1e-6 - undone(x)[:, -1], 0.0),
     )
 
 
@@ -168,49 +138,5 @@ def _figures(draws: int, generator: torch.Generator) -> tuple[Block, ...]:
         }
         rows += [{"L": constant, "singular value": float(f"{v:.2g}"), "of": name} for name, v in named.items()]
     return (
-        Figure(
-            "rnn-residual-paths",
-            f"Singular values of ∂x_n/∂x_0 after {DEPTH} random layers with tanh (medians), between the bounds; and "
-            "without the identity.",
-            plots.lines(rows, "L", "singular value", "of", log_y=True, points=True),
-        ),
+        PAGE.figure("bounds", plots.lines(rows, "L", "singular value", "of", log_y=True, points=True), depth=DEPTH),
     )
-
-
-DEMONSTRATION = Demonstration(
-    name="rnn-residual-paths",
-    chapter="RNN gradients",
-    order=4,
-    title="Residual paths: the identity carries the gradient",
-    claim=(
-        "For x_{t+1} = x_t + f_t(x_t), where each f_t is Lipschitz with a constant L < 1, n layers stretch no "
-        "direction of the gradient by less than (1 − L)^n or by more than (1 + L)^n. Without the identity it is at "
-        "most Lⁿ."
-    ),
-    reason=(
-        "The letters: x_t is the state after t layers, f_t what layer t adds to it. Lipschitz with the constant L "
-        "means ‖f(x) − f(y)‖ ≤ L‖x − y‖; the Jacobian A_t of f_t then stretches no vector by more than L.",
-        "One layer has the Jacobian I + A_t. Take any vector v of length 1. By the triangle inequality",
-        "    1 − L ≤ ‖v‖ − ‖A_t v‖ ≤ ‖v + A_t v‖ ≤ ‖v‖ + ‖A_t v‖ ≤ 1 + L.",
-        "n layers one after another multiply these: (1 − L)^n and (1 + L)^n. All singular values of ∂x_n/∂x_0 lie "
-        "between the two, and none is 0.",
-        "Multiplied out, Π(I + A_t) = I + Σ A_t + Σ A_s A_t + …: the gradient goes by every choice of layers to pass "
-        "through, and one choice is none of them: the identity. Without the identity, the one way left passes through "
-        "all, and ΠA_t is at most Lⁿ.",
-    ),
-    ends=(
-        "L < 1 is needed for the lower bound. With f(x) = −x (L = 1) the sum is 0, and nothing is left. With "
-        "L > 1 the upper bound still holds, and the gradient may grow.",
-        "The norm must not stand on the path. In a post-norm block, x ← LayerNorm(x + f(x)), LayerNorm itself is on "
-        "it. Its Jacobian takes two directions away (the mean, and the length of its input), so the smallest singular "
-        "values are 0 whatever L is. In a pre-norm block, x ← x + f(LayerNorm(x)), the path is the identity; the "
-        "bound holds with the Lipschitz constant of f(LayerNorm(·)), which is larger where x is short. Where that "
-        "constant is 1 or more, a pre-norm block can lose directions too. LayerNorm has the Jacobian P/s, with s the "
-        "standard deviation of x and P the projection that takes the mean and the length of x away; f(y) = −sy then "
-        "makes I − P of the block, and only these two directions are left. They always are: f(LayerNorm(x)) does not "
-        "change along them. The random layers here lose none.",
-    ),
-    show=show,
-    paper="“Deep Residual Learning for Image Recognition” (2016)",
-    see=("nn/norms.py",),
-)

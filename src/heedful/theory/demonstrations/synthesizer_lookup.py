@@ -8,10 +8,13 @@ from torch import Tensor
 
 from heedful.nn.attention import dot_product
 from heedful.report.page import plots
-from heedful.report.page.pieces import Block, Column, Figure, Prose, Row, Table
-from heedful.theory.demonstration import Check, Demonstration, Shown
+from heedful.report.page.pieces import Block
+from heedful.theory.demonstration import Check, Shown
 from heedful.theory.demonstrations.relative_convolution import one_head
-from heedful.theory.draws import attention_of, normal, permutations
+from heedful.theory.draws import attention_of, normal, permutations, worst
+from heedful.theory.page import Page
+
+PAGE = Page.read(__name__)
 
 RECORDS, VALUES, HIDDEN = 6, 10, 16
 WIDTH = RECORDS + VALUES + RECORDS
@@ -75,23 +78,11 @@ def show(draws: int, generator: torch.Generator) -> Shown:
     on_place = rows.gather(2, places[..., None])[..., 0]
     found = (rows[..., :-1].argmax(dim=2) == places).double().mean(dim=0)
     checks = (
-        Check(
-            "Dense Synthesizer: the derivative of the weights A_i by any token x_m with m ≠ i is exactly 0.",
-            _derivative(dense, draws, generator),
-            0.0,
-        ),
-        Check(
-            f"{RECORDS} texts in which the asked record stands at {RECORDS} different places: the last token's "
-            "weights are the same.",
-            (rows - rows[0]).abs().amax(dim=(0, 2)),
-            1e-15,
-        ),
-        Check(f"So the largest weight is at the right place in at most one text of {RECORDS}.", found - BEST, 1e-12),
-        Check(
-            f"The weight at the right place, mean over the {RECORDS} texts, is 1/{RECORDS} of the weight on all "
-            "records.",
-            (on_place.mean(dim=0) - BEST * rows[0, :, :-1].sum(dim=1)).abs(),
-            1e-12,
+        PAGE.holds("derivative", _derivative(dense, draws, generator), 0.0),
+        PAGE.holds("same-weights", (rows - rows[0]).abs().amax(dim=(0, 2)), 1e-15, records=RECORDS),
+        PAGE.holds("largest", found - BEST, 1e-12, records=RECORDS),
+        PAGE.holds(
+            "mean-weight", (on_place.mean(dim=0) - BEST * rows[0, :, :-1].sum(dim=1)).abs(), 1e-12, records=RECORDS
         ),
         *(_read(name, weights, x, answers, generator) for name, weights in (("Dense", dense), ("Random", random))),
         *_attention(x, answers, draws, generator),
@@ -106,15 +97,11 @@ def _derivative(weights: DenseSynthesizer | None, draws: int, generator: torch.G
     i = LENGTH // 2
     (gradient,) = torch.autograd.grad((made[:, i] * normal(generator, draws, LENGTH)).sum(), x)
     others = [m for m in range(LENGTH) if m != i]
-    return gradient[:, others].abs().flatten(1).amax(dim=1)
+    return worst(gradient[:, others])
 
 
 def _read(
-    name: str,
-    weights: DenseSynthesizer | RandomSynthesizer,
-    x: Tensor,
-    answers: Tensor,
-    generator: torch.Generator,
+    name: str, weights: DenseSynthesizer | RandomSynthesizer, x: Tensor, answers: Tensor, generator: torch.Generator
 ) -> Check:
     """The values are mixed, and a random network reads the mixture and the asking token."""
     draws = x.shape[1]
@@ -126,12 +113,7 @@ def _read(
         read = torch.cat([y, text[:, -1, ASKED]], dim=1)
         scores = (torch.tanh(read[:, None] @ first) @ second)[:, 0]
         right.append(scores.argmax(dim=1) == answer)
-    return Check(
-        f"{name} Synthesizer, values alone passed on, read by any network: the right value in at most one text of "
-        f"{RECORDS}.",
-        torch.stack(right).double().mean(dim=0) - BEST,
-        1e-12,
-    )
+    return PAGE.holds("read", torch.stack(right).double().mean(dim=0) - BEST, 1e-12, name=name, records=RECORDS)
 
 
 def _attention(x: Tensor, answers: Tensor, draws: int, generator: torch.Generator) -> tuple[Check, ...]:
@@ -147,18 +129,8 @@ def _attention(x: Tensor, answers: Tensor, draws: int, generator: torch.Generato
         for text, answer in zip(x, answers, strict=True)
     ]
     return (
-        Check(
-            f"Dot-product attention with the asked key as query and C = ln(N/τ): the value of the right record, to "
-            f"τ = 10⁻⁶, in every text, N = {RECORDS} records.",
-            torch.stack(off).amax(dim=0),
-            TOLERANCE,
-        ),
-        Check(
-            "Key and value as two tokens, “find the key and copy what follows”: two layers do it, to 10⁻⁶; the first "
-            "moves each token on by one.",
-            _follows(draws, generator),
-            TOLERANCE,
-        ),
+        PAGE.holds("attention", torch.stack(off).amax(dim=0), TOLERANCE, records=RECORDS),
+        PAGE.holds("follows", _follows(draws, generator), TOLERANCE),
     )
 
 
@@ -193,24 +165,9 @@ def _limits(x: Tensor, answers: Tensor, draws: int, generator: torch.Generator) 
         row = (c * torch.relu(asked[..., None] + LENGTH * table - 1)).sum(dim=1).softmax(dim=-1)
         off_layers.append(((row[:, None] @ text[:, :-1, VALUE])[:, 0] - wanted).abs().amax(dim=1))
     return (
-        Check(
-            "Dot-product attention: the derivative of A_i by x_m, m ≠ i, is 0.",
-            _derivative(None, draws, generator),
-            1e-6,
-            "fails",
-        ),
-        Check(
-            "One Synthesizer layer of equal weights is enough if every (key, value) has its own coordinate, which is "
-            f"passed on, and a feed-forward network with {RECORDS} × {VALUES} units reads the mixture.",
-            torch.stack(off_reader).amax(dim=0),
-            1e-12,
-        ),
-        Check(
-            "Two dense Synthesizer layers are enough if the first brings a table of all keys and their places "
-            f"({RECORDS} × {RECORDS} coordinates) to the asking token.",
-            torch.stack(off_layers).amax(dim=0),
-            TOLERANCE,
-        ),
+        PAGE.fails("attention-derivative", _derivative(None, draws, generator), 1e-6),
+        PAGE.holds("wide-mixture", torch.stack(off_reader).amax(dim=0), 1e-12, records=RECORDS, values=VALUES),
+        PAGE.holds("two-layers", torch.stack(off_layers).amax(dim=0), TOLERANCE, records=RECORDS),
     )
 
 
@@ -226,82 +183,12 @@ def _figures(generator: torch.Generator) -> tuple[Block, ...]:
             place = "asking" if j == RECORDS else f"{j + 1}"
             rows.append({"place": place, "text": s + 1, "weight": round(float(weights[j]), 3)})
             cells.append({"place": place, "text": s + 1, "weight": round(float(looked[j]), 3)})
-    table = tuple(Row((f"{n:,}", f"{100 / n:.2g} %", f"{math.log(n / TOLERANCE):.1f}")) for n in (2, 6, 20, 100, 1000))
+    table = [(f"{n:,}", f"{100 / n:.2g}%", f"{math.log(n / TOLERANCE):.1f}") for n in (2, 6, 20, 100, 1000)]
     return (
-        Figure(
-            "synthesizer-lookup-dense",
-            f"A random dense Synthesizer: how the asking token looks at {RECORDS} texts, in each of which the asked "
-            "record stands elsewhere. It looks at all of them in the same way.",
-            plots.grid(rows, "place", "text", "weight"),
-        ),
-        Figure(
-            "synthesizer-lookup-attention",
-            "Dot-product attention on the same texts (C = 5): its weight goes with the record.",
-            plots.grid(cells, "place", "text", "weight"),
-        ),
-        Prose("What N records mean for the one and for the other:"),
-        Table(
-            "One layer",
-            (
-                Column("records N", numeric=True),
-                Column("Synthesizer: right at most", numeric=True),
-                Column("attention: C for an error of 10⁻⁶", numeric=True),
-            ),
-            table,
+        PAGE.figure("dense", plots.grid(rows, "place", "text", "weight"), records=RECORDS),
+        PAGE.figure("attention", plots.grid(cells, "place", "text", "weight")),
+        PAGE.prose("costs"),
+        PAGE.table(
+            "costs-table", ("records N", "Synthesizer: right at most", "attention: C for an error of 10⁻⁶"), table
         ),
     )
-
-
-DEMONSTRATION = Demonstration(
-    name="synthesizer-lookup",
-    chapter="Synthesizer",
-    order=1,
-    title="A Synthesizer cannot look things up",
-    claim=(
-        "In a dense Synthesizer, A_i = softmax(W₂ relu(W₁ x_i)), the weights of token i do not depend on any other "
-        "token: ∂A_ij/∂x_j = 0 for j ≠ i. So there are N texts that ask for N different records and that one such "
-        "layer, which mixes values, cannot tell apart: it is right in one of them at most. One layer of dot-product "
-        "attention finds the record in all."
-    ),
-    reason=(
-        "The letters: x_i is token i, W₁ and W₂ are learned matrices, and A_ij is the weight with which token i looks "
-        "at place j; the output is y_i = Σ_j A_ij W_V x_j. The random Synthesizer has A_i = softmax(R_i) with a "
-        "learned R that is the same for all texts.",
-        "The task: a text holds N records, each a key and a value, in any order, the keys all different and the "
-        "values too. The last token asks for one key. The answer is the value of that record.",
-        "Step 1. x_j does not occur in the formula of A_i for i ≠ j. So its derivative is 0: not small, but 0.",
-        "Step 2. Take N texts with the same values at the same places, and move the keys round by one place from each "
-        "text to the next. The asked record then stands at N different places in the N texts. But the asking token is "
-        "the same, so its weights are the same in all of them: they are largest at one place, which is right in one "
-        "text. Where keys are in random order, it is right with probability 1/N.",
-        "Step 3. Let W_V pass on the values and not the keys: the output is a mixture of values. Values and weights "
-        "are the same in the N texts, so the output is the same too, while N different answers are wanted. Whatever "
-        "reads the output and the asking token, a network of any size, says the same N times, and is right once at "
-        "most.",
-        "Step 4. Attention: let the query be C times the asked key, and the keys of the records their keys, as "
-        "orthonormal vectors. The right record has the score C, the other N tokens (the asking one among them) have "
-        "0. The weight on all that is wrong is N/(e^C + N) < N e^(−C), so C = ln(N/τ) is enough for an error of τ.",
-        "“Find the earlier token with the same key and copy what follows” is the same task with key and value in two "
-        "tokens. A layer before it moves each token on by one place, so that every value knows its key. That layer "
-        "needs distances alone: a convolution, which a random Synthesizer can do as well.",
-    ),
-    ends=(
-        "What was assumed: one layer; weights that know the asking token and its place alone; and a W_V that passes "
-        "on values without their keys. Without the last one, a mixture can hold the whole text. If each (key, value) "
-        "has its own coordinate, the mean of all tokens is a list of all records, and a feed-forward network with a "
-        "unit for each (key, value) can read the answer from it.",
-        "Two layers can do it, too. The first brings the table “which key at which place” to the asking token; this "
-        "token's own weights in the second may then depend on it. Both ways need a width that grows with the product "
-        "of the numbers of keys and of values or places. Attention needs no more than a direction for each key.",
-        "So the exact statement is: a Synthesizer layer cannot look. It can only be told everything, and then "
-        "remember it.",
-    ),
-    show=show,
-    published=(
-        "That content-dependent matching over a distance is out of the Synthesizer's reach is right for one layer. In "
-        "a published test on birthplaces it did not matter: 23.8 % right with the Synthesizer and 22.2 % with "
-        "attention, where the answers must come from what the weights have stored and not from the text."
-    ),
-    paper="“Synthesizer: Rethinking Self-Attention in Transformer Models” (2021)",
-    see=("nn/attention.py",),
-)

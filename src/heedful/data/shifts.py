@@ -47,7 +47,10 @@ def find_shift(sources: Sequence[str], targets: Sequence[str]) -> Shift | None:
     """The stretch of lines that fits best with its neighbours, if that cannot be chance."""
     if len(sources) < 2 * _ENOUGH:
         return None
-    a_n, b_n = (_ranks(np.array([len(text) for text in side])) for side in (sources, targets))
+    from scipy.stats import rankdata  # takes a second to import
+
+    # Ranks from −1 to 1, so that no line counts for more than another, however long it is.
+    a_n, b_n = ((2 * rankdata(list(map(len, side))) - 1) / len(side) - 1.0 for side in (sources, targets))
     found = [shift for d in _SHIFTS if (shift := _shifted_by(d, a_n, b_n)) is not None]
     return max(found, key=lambda shift: (shift.last - shift.first) * (shift.shifted - shift.own), default=None)
 
@@ -61,9 +64,9 @@ def _shifted_by(d: int, a_n: Floats, b_n: Floats) -> Shift | None:
         return None
     rest = np.r_[0:k, m : len(a)]
     elsewhere, straight, shifted = (
-        _correlation(a[rest], own[rest]),
-        _correlation(a[k:m], own[k:m]),
-        _correlation(a[k:m], other[k:m]),
+        correlation(a[rest], own[rest]),
+        correlation(a[k:m], own[k:m]),
+        correlation(a[k:m], other[k:m]),
     )
     clear = gain[k:m].mean() * np.sqrt(m - k) > _CLEAR * gain[k:m].std()
     if not clear or min(shifted, elsewhere) < _TOGETHER or shifted < 2 * straight:
@@ -96,7 +99,7 @@ def find_loss(more: Sequence[str], fewer: Sequence[str]) -> int | None:
 
 def _steps_together(a: Floats, b: Floats) -> float:
     """The correlation of changes from line to line: lengths that drift on both sides go together wherever one looks."""
-    return _correlation(np.diff(a), np.diff(b))
+    return correlation(np.diff(a), np.diff(b))
 
 
 def _best_stretch(gain: Floats) -> tuple[int, int]:
@@ -107,11 +110,6 @@ def _best_stretch(gain: Floats) -> tuple[int, int]:
     return int(np.argmin(sums[: m + 1])), m
 
 
-def _ranks(lengths_n: npt.NDArray[np.int64]) -> Floats:
-    """From −1 to 1, equal ones alike, so that no line counts for more than another, however long it is."""
-    _, place_n, count = np.unique(lengths_n, return_inverse=True, return_counts=True)
-    return (2 * np.cumsum(count) - count)[place_n] / len(lengths_n) - 1.0
-
-
-def _correlation(a: Floats, b: Floats) -> float:
+def correlation(a: Floats, b: Floats) -> float:
+    """Return Pearson's correlation; 0 where a side never changes."""
     return float(np.corrcoef(a, b)[0, 1]) if a.std() > 0 and b.std() > 0 else 0.0

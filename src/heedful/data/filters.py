@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.data.aligned.records import Pairs
-from heedful.data.checks import Finding, count_of, listed
+from heedful.data.check_results import Finding, count_of, listed
+from heedful.data.records import Pairs
 from heedful.errors import RequestError
 
 LONGEST = 20_000

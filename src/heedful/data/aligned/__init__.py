@@ -1,1 +1,0 @@
-"""Pairs of texts that say the same in two languages: read, checked, filtered, named."""
