@@ -9,6 +9,7 @@ import pytest
 from heedful.storage.record import Record
 from heedful.storage.run_record import Manifest, Metrics, Scores
 from heedful.storage.runs import read_run, read_study
+from heedful.storage.schema import FILES, page
 from heedful.studies.plan import plan_comparison
 from heedful.studies.study import run_study
 from heedful.training.run import execute
@@ -89,3 +90,18 @@ def test_every_key_that_a_study_writes_has_a_type(tmp_path: Path) -> None:
     assert {key.partition(".")[2].partition(".")[2] for key in _unknown(study.record, "study")} <= open_keys
     assert sorted(set(_unknown(study.statistics, "statistics"))) == []
     assert study.statistics.written == json.loads((tmp_path / "study" / "statistics.json").read_text())
+
+
+def test_the_page_of_the_docs_is_in_step() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    assert page() + "\n" == (docs / "records.md").read_text(encoding="utf-8"), (
+        "run python -m heedful.storage.schema > docs/records.md"
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_has_a_schema_that_needs_no_key(name: str) -> None:
+    schema = FILES[name].model_json_schema()
+    assert schema["properties"]
+    assert schema["additionalProperties"]
+    assert "required" not in schema
