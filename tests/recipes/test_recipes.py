@@ -391,7 +391,7 @@ def test_every_key_is_explained(key: str) -> None:
 def test_what_translators_have_without_a_shape_is_explained() -> None:
     for key, value in (("layers", LAYERS), ("width", WIDTH), ("heads", HEADS), ("positions", POSITIONS)):
         explained = " ".join(explain_key(f"model.{key}").split())
-        assert f"of a translator (`kind`), {value}" in explained
+        assert f"for a translator (`kind`) {value}" in explained
 
 
 def heads(explanation: str) -> list[str]:

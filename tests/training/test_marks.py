@@ -275,7 +275,7 @@ def test_a_stream_has_steps_and_no_epochs(
         assert not any("epoch" in line for line in log)
         assert progress.best == {"step": expected[0], "mark": 1, "score": 0.5}
     Lines()("run", {"mark": 2, "finished": True, "step": 10, "steps": 12, "loss": 0.25, "dev": "dev accuracy 0.5"})
-    assert capsys.readouterr().err == "run: mark 2, step 10 of 12: loss 0.2500, dev accuracy 0.5\n"
+    assert capsys.readouterr().err == "run: evaluation 2, step 10 of 12: loss 0.2500, dev accuracy 0.5\n"
 
 
 @settings(max_examples=80)

@@ -247,7 +247,7 @@ def test_early_stopping_is_kept_over_an_interruption(
     stopped = {"step": step, "steps": step * 5 // 2, "marks_without_gain": 1}
     assert read(tmp_path / "straight/run/manifest.json")["stopped_early"] == stopped
     where = f"stopped early at step {step} of {step * 5 // 2}"
-    assert f"{where}: dev had not gained (training.patience)" in heard
+    assert f"{where}: no improvement on dev (training.patience)" in heard
     with monkeypatch.context() as patch:
         patch.setattr(runs, "write_outcome", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):

@@ -18,6 +18,7 @@ from heedful.nn.heads import combine
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies.baselines import data_key
+from heedful.studies.kinds.protocol import SoFar
 from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.plan import plan_comparison, plan_recipe, with_baselines
 from heedful.training.assembly import assemble, read_objective
@@ -210,7 +211,9 @@ def test_what_has_no_seed_runs_once(world: Any, tmp_path: Path) -> None:
     )
     assert jobs(search) == ["r-1-seed0", "r-2-seed0"]
     rows = [{"setting": "r-1", "metric": "accuracy", "higher_is_better": True, "dev_mean": 0.5}]
-    assert jobs(search.after(rows, [])) == ["r-1-final-seed3"]  # type: ignore[arg-type]
+    found = search.kind.after(SoFar(tmp_path, dict, [search], rows))
+    assert found is not None
+    assert jobs(found) == ["r-1-final-seed3"]
 
 
 def beside(plan: StudyPlan) -> StudyPlan:
@@ -236,8 +239,9 @@ def test_a_search_runs_it_with_what_it_has_chosen(world: Any) -> None:
     search = beside(plan_comparison(world[1], [str(world[0])], ["frozen"], (0, 1), changes))
     assert jobs(search) == ["tiny-frozen-1-seed0", "tiny-frozen-2-seed0"]
     rows = [{"setting": "tiny-frozen-2", "metric": "accuracy", "higher_is_better": True, "dev_mean": 0.5}]
-    final = search.after(rows, [])
-    assert final is not None
+    chosen = search.kind.after(SoFar(Path(), dict, [search], rows))
+    assert chosen is not None
+    final = beside(chosen)
     assert jobs(final) == ["tiny-frozen-2-final-seed2", "tiny-cosine-max-seed2"]
     assert final.settings[-1].recipe.model.pooling == "max"
     curve = plan_comparison(world[1], [str(world[0])], ["frozen"], (0, 1), {"study": {"curve": [0.5, 1]}})

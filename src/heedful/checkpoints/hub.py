@@ -41,7 +41,7 @@ def fetch(
             if absent:
                 count = f"{len(absent)} file{'s' if len(absent) > 1 else ''}"
                 size = sum(sizes[n] for n in absent) / 1e6
-                say(f"fetching {repo} ({revision or 'main'}) from the hub: {count}, {size:.1f} MB")
+                say(f"downloading {repo} ({revision or 'main'}) from the hub: {count}, {size:.1f} MB")
             return Path(hub.snapshot_download(repo, revision=revision, allow_patterns=wanted, local_dir=into))
     except errors.GatedRepoError:
         raise RequestError(
@@ -85,7 +85,7 @@ def _after_failure(
     if into is None:
         with contextlib.suppress(WorkError):
             cached = _from_cache(repo, revision, "", only)
-            say(f"the hub cannot be reached ({reason}); using the copy of {repo} in its cache")
+            say(f"the hub is unreachable ({reason}); using the cached copy of {repo}")
             return cached
     raise WorkError(f"{repo}: no directory here, and the hub cannot be reached ({reason}); check path or network.")
 

@@ -49,7 +49,7 @@ def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str
     absent = [name for name, path in zip(names, cached, strict=True) if path is None]
     if absent and not _offline():
         count = "1 file" if len(absent) == 1 else f"{len(absent)} files"
-        say(f"fetching {repository} from the hub: {count} for {wanted_by}{looked}")
+        say(f"downloading {repository} from the hub: {count} for {wanted_by}{looked}")
     try:
         with quietly():
             return [

@@ -501,11 +501,11 @@ def _check_in_turn(recipe: Recipe, table: MultiTaskTable) -> None:
             'objective.weights weighs tasks against each other, and with objective.sampling = "in-turn" none has to '
             "yield; leave it out."
         )
-    study = recipe.study
-    if study is None or study.search != "tpe" or study.prune is False:
+    study = recipe.study.model_dump() if recipe.study is not None else {}
+    if study.get("search") != "tpe" or study["prune"] is False:
         return
-    swept = study.objective.get("sampling", [])
-    partly = table.train_on is not None or "train_on" in study.objective
+    swept = study["objective"].get("sampling", [])
+    partly = table.train_on is not None or "train_on" in study["objective"]
     if partly or "in-turn" in [table.sampling, *(swept if isinstance(swept, list) else [])]:
         raise RequestError(
             "study.prune compares runs mark by mark, which says nothing of tasks that are trained in turn or alone; "

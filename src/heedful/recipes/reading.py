@@ -117,7 +117,7 @@ def draft_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
     """Every key is known and has a value of its kind; what they say together is not checked."""
     try:
         kind, method = _plugin_name(content, "objective", "kind"), _plugin_name(content, "tuning", "method")
-        schema = recipe_type(kind, method)
+        schema = recipe_type(kind, method, _study_kind(content))
         try:
             return schema.model_validate(content)
         except ValidationError as error:
@@ -148,8 +148,8 @@ def same_recipe(stored: Mapping[str, Any], recipe: Recipe) -> bool:
 
 
 @functools.cache
-def recipe_type(kind: str, method: str) -> type[Recipe]:
-    """The schema with the tables of this objective and this tuning."""
+def recipe_type(kind: str, method: str, study: str | None = None) -> type[Recipe]:
+    """The schema with the tables of this objective, this tuning and this kind of study."""
     learned, moved = plugins.find("objective", kind), plugins.find("tuning", method)
     if learned.TUNINGS and method not in learned.TUNINGS:
         raise RequestError(
@@ -157,7 +157,13 @@ def recipe_type(kind: str, method: str) -> type[Recipe]:
             f"{' or '.join(map(repr, learned.TUNINGS))}."
         )
     objective, tuning = learned.Table, moved.Table
-    return create_model("Recipe", __base__=Recipe, objective=(objective, objective()), tuning=(tuning, tuning()))
+    tables: dict[str, Any] = {"objective": (objective, objective()), "tuning": (tuning, tuning())}
+    if study is not None:
+        asked = plugins.find("study", study).Table
+        if asked is None:
+            raise RequestError(f'study.kind = "{study}" is what a study without [study] is; leave [study] out.')
+        tables["study"] = (asked | None, None)
+    return create_model("Recipe", __base__=Recipe, **tables)
 
 
 def _plugin_name(content: Mapping[str, Any], table: str, key: str) -> str:
@@ -166,6 +172,15 @@ def _plugin_name(content: Mapping[str, Any], table: str, key: str) -> str:
     keys = content.get(table) if isinstance(content, Mapping) else None
     name = keys.get(key, default) if isinstance(keys, Mapping) else default
     return name if isinstance(name, str) else default
+
+
+def _study_kind(content: Mapping[str, Any]) -> str | None:
+    """Which kind of study is meant; None without [study]."""
+    table = content.get("study") if isinstance(content, Mapping) else None
+    if not isinstance(table, Mapping):
+        return None
+    kind = table.get("kind", "curve" if "curve" in table else StudyTable.model_fields["kind"].default)
+    return kind if isinstance(kind, str) else str(StudyTable.model_fields["kind"].default)
 
 
 def read_toml(source: str | Path) -> tuple[dict[str, Any], str]:
@@ -228,7 +243,11 @@ def explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
     if mistake["type"] == "extra_forbidden":
         *parents, name = [str(part) for i, part in enumerate(mistake["loc"]) if not i or part != "Range"]
         allowed = list((Range if "Range" in mistake["loc"][1:] else _schema_at(parents, schema)).model_fields)
-        near = difflib.get_close_matches(name, allowed, 1)
+        others = [k for table, _ in _schemas_at(parents) for k in table.model_fields] if parents == ["study"] else []
+        if name in others:
+            kind = _schema_at(parents, schema).model_fields["kind"].default
+            return f'{key} means nothing with study.kind = "{kind}"; leave it out.'
+        near = difflib.get_close_matches(name, [*allowed, *others], 1)  # the kind of study may follow from its keys
         hint = f"did you mean {'.'.join([*parents, near[0]])}?" if near else f"allowed are {', '.join(allowed)}."
         return f"there is no key {key}; {hint}"
     if mistake["type"] == "missing":
@@ -244,7 +263,7 @@ def explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
 
 
 _SIZE = TokenizerTable.model_fields["size"].default
-_PLUGIN_KEYS = ("objective.kind", "tuning.method")
+_PLUGIN_KEYS = ("objective.kind", "tuning.method", "study.kind")
 _TYPES = {
     "int_type": "it must be a whole number",
     "int_from_float": "it must be a whole number",
@@ -354,7 +373,7 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(metrics)}."
         raise RequestError(f"evaluation.metric = {recipe.evaluation.metric!r} is not right: {hint}")
     if recipe.study is not None:
-        _check_study(recipe.study)
+        recipe.study.check()
     seeds = [] if isinstance(recipe.seeds, int) and recipe.seeds > 10_000 else recipe.seed_list()
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise RequestError(f"seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")
@@ -475,27 +494,13 @@ def _check_pairs(recipe: Recipe, pairs: bool) -> None:
         raise RequestError("tokenizer.joint goes with tokenizer.kind; a tokenizer that has a name is what it is.")
 
 
-def _check_study(study: StudyTable) -> None:
-    if study.search != "grid" and study.trials is None:
-        raise RequestError(f'study.search = "{study.search}" needs study.trials, how many settings to try.')
-    for table in ("model", "data", "objective", "tuning", "training"):
-        for key, values in getattr(study, table).items():
-            if isinstance(values, Range) and study.search == "grid":
-                raise RequestError(
-                    f'study.{table}.{key} is a range, so settings must be drawn: set study.search = "random" '
-                    'or "tpe", and study.trials.'
-                )
-            if isinstance(values, Range) and (values.low >= values.high or (values.log and values.low <= 0)):
-                raise RequestError(f"study.{table}.{key}: low must be below high, and above 0 with log.")
-
-
 def explain_key(key: str) -> str:
-    """The reference of one key or table: its docstring, type and default; of each objective or tuning that has it."""
+    """The reference of one key or table: its docstring, type and default, in every table that has it."""
     *path, name = key.split(".")
     if not path and any(k.startswith(f"{key}.") for k in all_keys()):
         return "\n\n".join(explain_key(k) for k in all_keys() if k.startswith(f"{key}."))
     if key in _PLUGIN_KEYS:
-        default = getattr(Recipe.model_fields[path[0]].default, name)
+        default = getattr(Recipe.model_fields[path[0]].default or StudyTable(), name)
         members = [(owner, schema.model_fields[name]) for schema, owner in _schemas_at(path)]
         kinds = ", ".join(owner.removeprefix("of ").removesuffix("; ") for owner, _ in members)
         lines = [f"  {owner[3:-2]}: {' '.join((field.description or '').split())}" for owner, field in members]
@@ -517,10 +522,11 @@ def _explanation(key: str, schema: type[BaseModel], owner: str) -> str:
 
 
 def _schemas_at(path: Sequence[str]) -> list[tuple[type[BaseModel], str]]:
-    """The schema of the table at this path: one, or that of each objective or tuning, with its name."""
-    if list(path) in (["objective"], ["tuning"]):
+    """The schema of the table at this path: one, or that of each objective, tuning or kind of study, with its name."""
+    if list(path) in (["objective"], ["tuning"], ["study"]):
         group = cast("plugins.Group", path[0])
-        return [(plugins.find(group, name).Table, f'of "{name}"; ') for name in plugins.names(group)]
+        members = [(plugins.find(group, name).Table, f'of "{name}"; ') for name in plugins.names(group)]
+        return [(table, owner) for table, owner in members if table is not None]
     try:
         return [(_schema_at(path), "")]
     except (KeyError, StopIteration):
@@ -531,7 +537,7 @@ def all_keys(schema: type[BaseModel] = Recipe, before: str = "") -> Iterator[str
     for name, field in schema.model_fields.items():
         options = [field.annotation, *get_args(field.annotation)]
         inner = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if schema is Recipe and name in ("objective", "tuning"):
+        if schema is Recipe and name in ("objective", "tuning", "study"):
             yield from dict.fromkeys(
                 f"{name}.{key}" for member, _ in _schemas_at([name]) for key in member.model_fields
             )

@@ -88,6 +88,8 @@ class StudyRecord(Record):
     """study.json: what a study is for, its runs, and what was chosen."""
 
     format: int = FORMAT
+    kind: str = "search"
+    """What the study is for. Earlier versions did not say; what a report has of a search suits their studies."""
     command: Text | None = None
     settings: list[SettingRecord] = []
     final_settings: list[SettingRecord] = []

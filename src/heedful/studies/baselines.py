@@ -57,7 +57,7 @@ def _with_all_rows(recipe: Recipe) -> Recipe:
 
 def most_rows(plan: StudyPlan, like: Recipe) -> SettingPlan:
     """Of the settings on the same data, the last: that of a learning curve with the most rows."""
-    return [s for s in (*plan.earlier, *plan.settings) if data_key(s.recipe) == data_key(like)][-1]
+    return [s for s in plan.settings if data_key(s.recipe) == data_key(like)][-1]
 
 
 def keep_examples(folder: Path, objective: Objective) -> None:

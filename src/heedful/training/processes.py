@@ -142,6 +142,6 @@ def _noticing() -> Iterator[None]:
         yield
     except RuntimeError:  # of whatever kind: the libraries below have a dozen words for a connection that was closed
         raise PeerError(
-            "another process of this training has ended, and has said why if it could; the same command goes on from "
-            "the last checkpoint."
+            "another process of this training has ended; see its message for the reason. Run the same command to "
+            "resume from the last checkpoint."
         ) from None

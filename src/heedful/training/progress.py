@@ -67,7 +67,7 @@ class Lines:
             self._print(f"{name}: {news['line']}")
         elif "mark" in news and (news["finished"] or now - self.shown.get(name, -self.every) >= self.every):
             self.shown[name] = now
-            at = f"epoch {news['epoch']:g}" if "epoch" in news else f"mark {news['mark']}"
+            at = f"epoch {news['epoch']:g}" if "epoch" in news else f"evaluation {news['mark']}"
             at += f", step {news['step']} of {news['steps']}: loss {news['loss']:.4f}" if news["steps"] else ""
             self._print(f"{name}: {at}" + (f", {news['dev']}" if news["dev"] else ""))
 

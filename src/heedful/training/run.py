@@ -32,7 +32,7 @@ from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json, write_text
 from heedful.training.assembly import Assembly, assemble, read_objective
 from heedful.training.changed import changed_data
-from heedful.training.cost import peak_gpu_memory, peak_memory
+from heedful.training.cost import peak_gpu_memory, peak_memory, unshared
 from heedful.training.loop import Fit, Stopped
 from heedful.training.outcome import dev_judge, write_outcome
 from heedful.training.processes import Processes, join
@@ -86,7 +86,7 @@ def execute(
         started = time.monotonic()
         narrator = narrator or Narrator(directory.name, silent if quiet else None)
         if damaged:
-            narrator.say("finished before, but its files are damaged: it is made again")
+            narrator.say("was finished, but its files are damaged; running it again")
             manifest = _begin_again(directory)
         if store is None:
             store = SharedStore(directory / ".shared")
@@ -107,7 +107,7 @@ def execute(
         for warning in manifest["data"].get("warnings", []):
             narrator.say(warning)
         if (directory / "checkpoints").exists():
-            narrator.say("going on from the last checkpoint")
+            narrator.say("resuming from the last checkpoint")
         group.tell(_for_the_others(parts, manifest))
         with _Interruptible() as should_stop:
             if parts.tuning.solve is not None:
@@ -119,13 +119,13 @@ def execute(
                 if early := _ended_early(fit):
                     manifest["stopped_early"] = early
                     where = f"at step {early['step']} of {early['steps']}"
-                    narrator.say(f"stopped early {where}: dev had not gained (training.patience)")
+                    narrator.say(f"stopped early {where}: no improvement on dev (training.patience)")
             metrics = write_outcome(directory, recipe, parts, progress, baselines)
         parts.tuning.finish(progress.decay)
         objective.finish(parts.checkpoint)
         parts.checkpoint.write(directory / "model", store, moved=parts.tuning.MOVES_BODY)
         if progress.pruned:
-            narrator.say(f"stopped at mark {progress.marks}: behind the median of earlier settings")
+            narrator.say(f"stopped at evaluation {progress.marks}: below the median of earlier settings")
             manifest["pruned"] = progress.marks
         manifest["cost"] = _cost(parts, progress, progress.total_seconds + time.monotonic() - clock)
         manifest["cost"] |= _use(directory / "model", parts)
@@ -224,7 +224,7 @@ def _fit(
     try:
         fit.run()
     except Stopped:
-        narrator.say(f"stopped at step {fit.progress.step}; the same command goes on from there")
+        narrator.say(f"stopped at step {fit.progress.step}; run the same command to resume")
         raise KeyboardInterrupt from None
     return fit
 
@@ -286,46 +286,53 @@ def _open(directory: Path, recipe: Recipe, seed: int) -> dict[str, Any]:
         return {}
     if not path.exists():
         if any(not p.name.startswith(".") for p in directory.iterdir()):
-            raise RequestError(f"{directory}: holds something that is not a run; choose another directory with --out.")
+            raise RequestError(
+                f"{directory}: contains something that is not a run. Choose another directory with --out."
+            )
         return {}
     try:
         manifest = read_object(path)
         if not {"format", "recipe", "seed", "data", "model", "versions", "device"} <= manifest.keys():
             raise RequestError("keys are missing")
     except RequestError:
-        raise RequestError(f"{path}: damaged; remove {directory} and run again.") from None
+        raise RequestError(f"{path}: damaged. Remove {directory} and run again.") from None
     if manifest["format"] != FORMAT:
-        raise RequestError(f"{path}: was written by another version of heedful; choose another directory with --out.")
+        raise RequestError(
+            f"{path}: was written by a different version of heedful. Choose another directory with --out."
+        )
     if manifest["seed"] != seed or not same_recipe(manifest["recipe"], recipe):
-        raise RequestError(f"{directory}: holds the run of another recipe or seed; choose another with --out.")
+        raise RequestError(f"{directory}: contains the run of a different recipe or seed. Choose another with --out.")
     return manifest
 
 
 def _refuse_another_machine(directory: Path, manifest: dict[str, Any], parts: Assembly, group: Processes) -> None:
     """A run goes on only where that leads to the same bits."""
     if manifest["model"].get("fingerprint") != parts.fingerprint:
-        raise RequestError(f"{directory}: the model has changed since this run began; choose another with --out.")
+        raise RequestError(f"{directory}: the model has changed since this run began. Choose another with --out.")
     tokenizer = parts.checkpoint.tokenizer_fingerprint
     if tokenizer is not None and manifest["model"].get("tokenizer", tokenizer) != tokenizer:
-        raise RequestError(f"{directory}: the tokenizer has changed since this run began; choose another with --out.")
+        raise RequestError(f"{directory}: the tokenizer has changed since this run began. Choose another with --out.")
     for source, print_of in parts.made_from.items():
         if manifest["model"].get("made_from", {}).get(source) != print_of:
-            raise RequestError(f"{directory}: {source} has changed since this run began; choose another with --out.")
+            raise RequestError(f"{directory}: {source} has changed since this run began. Choose another with --out.")
     if (manifest["versions"]["torch"], manifest["device"]) != (version("torch"), str(parts.device)):
         raise RequestError(
-            f"{directory}: was begun with torch {manifest['versions']['torch']} on {manifest['device']}, and would "
-            "not go on to the same bits here; choose another directory with --out."
+            f"{directory}: was started with torch {manifest['versions']['torch']} on {manifest['device']}, here it is "
+            f"torch {version('torch')} on {parts.device}; results would differ, so it is not resumed. Choose another "
+            "directory with --out."
         )
     processes = manifest.get("processes", 1)  # earlier versions had one
     if processes != group.count:
         raise RequestError(
-            f"{directory}: was begun with {processes} process{'es' if processes > 1 else ''}, and would not go on to "
-            f"the same bits with {group.count}; start as many as before, or choose another directory with --out."
+            f"{directory}: was started with {processes} process{'es' if processes > 1 else ''}, here there are "
+            f"{group.count}; results would differ, so it is not resumed. Use the same number of processes, or choose "
+            "another directory with --out."
         )
     if manifest.get("engine") != ENGINE:
         raise RequestError(
-            f"{directory}: was begun with heedful {manifest.get('heedful')}, whose steps lead to other bits than this "
-            "version's; finish it with that one, or choose another directory with --out."
+            f"{directory}: was started with heedful {manifest.get('heedful')}. This version computes slightly "
+            "different numbers, so it cannot resume the run. Finish it with that version, or choose another directory "
+            "with --out."
         )
 
 
@@ -398,8 +405,12 @@ def _use(model: Path, parts: Assembly) -> dict[str, Any]:
     """What it costs to use what was trained."""
     parts.checkpoint.module.eval()
     adapters = _bytes_in(model / ADAPTERS)
+
+    def predicting() -> float | None:
+        return parts.objective.prediction_seconds(parts.checkpoint, parts.device)
+
     return {
-        "prediction_seconds": parts.objective.prediction_seconds(parts.checkpoint, parts.device),
+        "prediction_seconds": unshared(predicting) if parts.device.type == "cpu" else predicting(),
         "model_bytes": _bytes_in(model),
         **({"adapter_bytes": adapters} if adapters else {}),
     }
