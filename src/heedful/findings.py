@@ -9,7 +9,6 @@ from heedful.errors import RequestError
 from heedful.report.facts.points import points
 from heedful.storage import runs as files
 from heedful.storage.examples import read_examples, read_predictions
-from heedful.storage.run_record import Manifest
 
 if TYPE_CHECKING:
     from heedful.inference.loading import Loaded
@@ -203,27 +202,15 @@ class Study:
     def _table_so_far(self) -> Rows:
         """The table of a study that is under way: study.json gets its own, with intervals and the baselines that are
         models, when all runs have ended."""
+        from heedful.studies.table import columns_of_runs
+
         order = {s.name: i for i, s in enumerate(self._files.record.settings)}
-        c, rows = self._comparison, []
-        with_runs = [s for s in c.settings if not s.borrowed]
+        rows = []
+        with_runs = [s for s in self._comparison.settings if not s.borrowed]
         for s in sorted(with_runs, key=lambda s: order.get(s.name, len(order))):
             row: dict[str, Any] = {"setting": s.name, "model": s.record.model, "method": s.record.method}
             row |= {**s.record.values, "baseline": s.record.baseline, "random": s.record.random}
-            row |= {"n": len(s.runs), "metric": c.metric.name if s.runs else None}
-            row["higher_is_better"] = c.metric.higher_is_better if s.runs else None
-            for split in dict.fromkeys(name for run in s.runs for name in run.metrics.splits):
-                summary = s.summary(split, c.metric.name)
-                if summary["n"] == len(s.runs) > 0:
-                    row |= {f"{split}_{key}": summary[key] for key in ("mean", "std")}
-            manifest = s.runs[0].manifest if s.runs else Manifest()
-            row["train_rows"] = manifest.data.sizes.get("train")
-            row["training_seconds"] = s.cost("training_seconds")
-            row["trainable_parameters"] = manifest.model.parameters.trainable
-            cost = manifest.cost
-            row |= {"prediction_seconds": cost.prediction_seconds, "model_bytes": cost.model_bytes}
-            row |= {} if cost.adapter_bytes is None else {"adapter_bytes": cost.adapter_bytes}
-            row["model_directory"] = f"runs/{s.runs[0].directory.name}/model" if s.runs else None
-            rows.append(row)
+            rows.append(row | columns_of_runs(s.runs))
         return rows
 
 

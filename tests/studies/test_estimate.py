@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from heedful.checkpoints.fresh import shape_from
+from heedful.data.loading import load_data
+from heedful.evaluators.translations import TranslationEvaluator
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
-from heedful.objectives.loading import load_data
-from heedful.objectives.translate import Translate
 from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies import estimate
@@ -19,7 +19,7 @@ from heedful.studies.board import Board
 from heedful.studies.estimate import Pace, expected_seconds
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
-from heedful.training.assembly import read_objective
+from heedful.training.assembly import read_source
 from heedful.training.progress import roughly
 from tests.support.corpus_samples import corpus_recipe, write_text
 from tests.support.question_samples import answer_recipe, write_people
@@ -95,9 +95,9 @@ def test_a_step_by_tokens_is_measured_at_its_average_size(tmp_path: Path) -> Non
     """Rows in a step, and their tokens, are those of the training that follows."""
     recipe = translation("encoder-decoder", tmp_path, training={"batch_tokens": 40})
     store = SharedStore(tmp_path / "store")
-    pace = estimate._measure(recipe, read_objective(recipe, 0, store), 1)
-    real = assembled(recipe, tmp_path / "store").objective
-    steps = [real.step(i) for i in range(real.epoch_steps(0) or 0)]
+    pace = estimate._measure(recipe, read_source(recipe, 0, store), 1)
+    real = assembled(recipe, tmp_path / "store").sampler
+    steps = [real.step(i, 0.0) for i in range(real.epoch_steps(0) or 0)]
     rows = sum(len(step.rows) for step in steps)
     assert pace.step_rows == pytest.approx(rows / len(steps), rel=0.25)
     assert pace.tokens == pytest.approx(sum(sum(step.lengths) for step in steps) / rows, rel=0.1)
@@ -107,32 +107,32 @@ def test_running_text_by_tokens(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt")
     recipe = corpus_recipe(text, {"kind": "mask", "next_sentence": False}, batch_tokens=128)
     store = SharedStore(tmp_path / "store")
-    pace = estimate._measure(recipe, read_objective(recipe, 0, store), 1)
-    real = assembled(recipe, tmp_path / "store").objective
-    steps = [real.step(i) for i in range(real.epoch_steps(0) or 0)]
+    pace = estimate._measure(recipe, read_source(recipe, 0, store), 1)
+    real = assembled(recipe, tmp_path / "store").sampler
+    steps = [real.step(i, 0.0) for i in range(real.epoch_steps(0) or 0)]
     assert pace.step_rows == pytest.approx(sum(len(step.rows) for step in steps) / len(steps), rel=0.3)
     assert pace.reading > 0
 
 
 def test_answering_is_counted(tmp_path: Path) -> None:
     recipe = answer_recipe(write_people(tmp_path))
-    pace = estimate._measure(recipe, read_objective(recipe, 0, SharedStore(tmp_path / "store")), 1)
+    pace = estimate._measure(recipe, read_source(recipe, 0, SharedStore(tmp_path / "store")), 1)
     assert pace.final == pace.reading > 0
 
 
 def test_translating_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At marks with one beam, at the end with another, no longer than training.max_length."""
-    beams, real = [], Translate.translations
+    beams, real = [], TranslationEvaluator.translations
 
-    def slow(self: Translate, name: str, beam: int, *rest: Any, most: int) -> Any:
+    def slow(self: TranslationEvaluator, inputs: Any, name: str, beam: int, *rest: Any, most: int) -> Any:
         beams.append(beam)
         assert 1 <= most <= self.recipe.training.max_length
         time.sleep(0.2 * beam)
-        return real(self, name, beam, *rest, most=most)
+        return real(self, inputs, name, beam, *rest, most=most)
 
-    monkeypatch.setattr(Translate, "translations", slow)
+    monkeypatch.setattr(TranslationEvaluator, "translations", slow)
     recipe = translation("encoder-decoder", tmp_path, objective={"beam": 1, "final_beam": 3})
-    pace = estimate._measure(recipe, read_objective(recipe, 0, SharedStore(tmp_path / "store")), 1)
+    pace = estimate._measure(recipe, read_source(recipe, 0, SharedStore(tmp_path / "store")), 1)
     assert beams == [1, 3]
     assert pace.final is not None
     assert pace.reading >= 0.2 / 8
@@ -194,7 +194,7 @@ def test_a_measured_pace_knows_its_flops(tmp_path: Path) -> None:
     """The FLOPs of a row are those that the objective counts, of a body of any shape."""
     text = write_text(tmp_path / "text.txt")
     recipe = corpus_recipe(text, {"kind": "mask", "next_sentence": False})
-    pace = estimate._measure(recipe, read_objective(recipe, 0, SharedStore(tmp_path / "store")), 1)
+    pace = estimate._measure(recipe, read_source(recipe, 0, SharedStore(tmp_path / "store")), 1)
     assert pace.shape is not None
     assert pace.row_flops is not None
     assert pace.shape.vocabulary > 100

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from heedful.data.loading import load_data
 from heedful.errors import RequestError
-from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe, sweep_settings
 from heedful.report.study import write_reports
 from heedful.storage.runs import read_study

@@ -151,7 +151,7 @@ def _data_table(data: str, given: dict[str, Any], changes: dict[str, Any]) -> di
         if not isinstance(changes.get(table, {}), dict):
             raise RequestError(f"--set {table}: set a key of the table, such as data.dev_share=0.2.")
     kind = changes.get("objective", {}).get("kind")
-    if kind is not None and not plugins.find("objective", kind).COLUMNS:
+    if kind is not None and not plugins.find("objective", kind).DATA.COLUMNS:
         return {"train": str(path), **given}
     known = {**given, **changes.get("data", {})}
     text, pair, label = (known.get(role) for role in ("text", "pair", "label"))

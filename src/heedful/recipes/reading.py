@@ -105,7 +105,10 @@ def make_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
     recipe = draft_recipe(content, place)
     try:
         _refuse_contradictions(recipe)
-        plugins.find("objective", recipe.objective.kind).check(recipe)
+        objective = plugins.find("objective", recipe.objective.kind)
+        objective.DATA.check(recipe)
+        objective.MODEL.check(recipe)
+        objective.check(recipe)
         plugins.find("tuning", recipe.tuning.method).check(recipe)
     except RequestError as error:
         raise RequestError(f"{place}: {error}") from None
@@ -151,10 +154,10 @@ def same_recipe(stored: Mapping[str, Any], recipe: Recipe) -> bool:
 def recipe_type(kind: str, method: str, study: str | None = None) -> type[Recipe]:
     """The schema with the tables of this objective, this tuning and this kind of study."""
     learned, moved = plugins.find("objective", kind), plugins.find("tuning", method)
-    if learned.TUNINGS and method not in learned.TUNINGS:
+    if learned.MODEL.TUNINGS and method not in learned.MODEL.TUNINGS:
         raise RequestError(
             f'tuning.method = "{method}" is not possible with objective.kind = "{kind}" yet; use '
-            f"{' or '.join(map(repr, learned.TUNINGS))}."
+            f"{' or '.join(map(repr, learned.MODEL.TUNINGS))}."
         )
     objective, tuning = learned.Table, moved.Table
     tables: dict[str, Any] = {"objective": (objective, objective()), "tuning": (tuning, tuning())}
@@ -327,7 +330,7 @@ def _check_model(recipe: Recipe) -> None:
 
 
 def _check_kind(recipe: Recipe, kinds: Mapping[str, Collection[str]]) -> None:
-    """A model that an objective makes itself; `kinds`: see `Objective.KINDS`."""
+    """A model that an objective makes itself; `kinds`: see `ModelKind.KINDS`."""
     model, tokenizer = recipe.model, recipe.tokenizer
     if model.kind is None and model.name is None:
         raise RequestError(f"[model] needs kind ({', '.join(map(repr, kinds))}), or name, a model to go on from.")
@@ -347,17 +350,17 @@ def _check_kind(recipe: Recipe, kinds: Mapping[str, Collection[str]]) -> None:
 def _refuse_contradictions(recipe: Recipe) -> None:
     data, tokenizer, training = recipe.data, recipe.tokenizer, recipe.training
     objective = plugins.find("objective", recipe.objective.kind)
-    if objective.KINDS:
-        _check_kind(recipe, objective.KINDS)
+    if objective.MODEL.KINDS:
+        _check_kind(recipe, objective.MODEL.KINDS)
     else:
         _check_model(recipe)
     if tokenizer is not None and tokenizer.kind in (None, "characters") and tokenizer.size != _SIZE:
         raise RequestError('tokenizer.size goes with tokenizer.kind = "wordpiece" or "bpe".')
     if tokenizer is not None and tokenizer.prefix_space and tokenizer.kind != "bpe":
         raise RequestError('tokenizer.prefix_space goes with tokenizer.kind = "bpe".')
-    _check_data(data, objective.TASKS, recipe.objective.kind)
-    _check_corpus(data, objective.CORPUS, recipe.objective.kind, objective.PAIRS)
-    _check_pairs(recipe, objective.PAIRS)
+    _check_data(data, objective.DATA.TASKS, recipe.objective.kind)
+    _check_corpus(data, objective.DATA.CORPUS, recipe.objective.kind, objective.DATA.PAIRS)
+    _check_pairs(recipe, objective.DATA.PAIRS)
     length = [key for key in _LENGTHS if getattr(training, key) != type(training).model_fields[key].default]
     if len(length) > 1:
         raise RequestError(
@@ -367,7 +370,7 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         raise RequestError("training.mark_steps and training.mark_tokens both say when to judge; keep one of the two.")
     _check_optimiser(recipe)
     _check_schedule(recipe)
-    metrics = [m.name for m in objective.METRICS]
+    metrics = [m.name for m in objective.EVALUATOR.METRICS]
     if recipe.evaluation.metric not in ("auto", *metrics):
         near = difflib.get_close_matches(recipe.evaluation.metric, metrics, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(metrics)}."
@@ -419,7 +422,7 @@ def _check_schedule(recipe: Recipe) -> None:
             f"training.warmup = {training.warmup:g} and training.cooldown = {training.cooldown:g} are more than the "
             "whole of training together; make one of them smaller."
         )
-    if not plugins.find("objective", recipe.objective.kind).GROWS:
+    if not recipe.objective.GROWS:
         for key in ("batch_warmup", "length_warmup"):
             if getattr(training, key):
                 raise RequestError(
@@ -452,7 +455,7 @@ _OF_TABLES = ("name", "train", "label", "header", "quotes", *(key for key in _OF
 
 
 def _check_corpus(data: DataTable, text: str, kind: str, pairs: bool) -> None:
-    """`text`: what running text is for an objective of this kind, see `Objective.CORPUS`; `pairs`, see `PAIRS`."""
+    """`text`: what running text is for an objective of this kind, see `Data.CORPUS`; `pairs`, see `PAIRS`."""
     if text == "all":
         if not data.corpora:
             raise RequestError(

@@ -1,7 +1,8 @@
 """The schema of a recipe. Each field's docstring is its reference (`heedful recipes --explain`)."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
@@ -274,8 +275,24 @@ class DataTable(SourceTable):
 class ObjectiveTable(Table):
     """The keys of every objective; each objective adds its own in its file."""
 
+    GROWS: ClassVar[bool] = False
+    """Whether its steps can be small, and its texts short, at first (`inputs/warmup.py`); if not, a recipe that asks
+    for it is refused."""
+    CONVEX: ClassVar[bool] = False
+    """Whether its loss is convex in what its heads say and its inputs have `everything`, so that linear heads can be
+    solved."""
+
     kind: str = "classify"
     """Name of an objective: what the model learns."""
+
+    def special_tokens(self) -> Sequence[str]:
+        """Return tokens that stand for no text, which a tokenizer that is trained must have besides those of its
+        family."""
+        return ()
+
+    def for_a_sample(self) -> Self:
+        """Return the keys with which a step on a small sample takes as long as on the whole."""
+        return self
 
 
 class TuningTable(Table):

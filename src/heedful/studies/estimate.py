@@ -18,14 +18,15 @@ from scipy.optimize import nnls
 
 from heedful.checkpoints.config import read_family, read_json, read_shape
 from heedful.checkpoints.fresh import shape_from
+from heedful.inputs.protocol import Step
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.attention import linear_maps
-from heedful.objectives.protocol import Objective, Step
+from heedful.objectives.protocol import StepContext
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.shared import SharedStore
 from heedful.streams import Parts
-from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.assembly import Assembly, Source, assemble, read_source
 from heedful.training.optimisers.common import make_optimiser
 from heedful.training.threads import threads_of
 
@@ -79,7 +80,7 @@ def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, thr
         data = json.dumps([recipe.data.model_dump(mode="json"), seed if recipe.data.redrawn else None])
         kind, learned = _kind(recipe), data + recipe.objective.model_dump_json()
         if learned not in sizes:
-            described = read_objective(recipe, seed, store).description()
+            described = read_source(recipe, seed, store).data.describe()
             sizes[learned] = described["sizes"]
             stages[learned] = len(described["trained_on"]) if described.get("in_turn") else 1
         shared = (_features(recipe) if paces[kind].cached else kind) + data
@@ -114,7 +115,7 @@ def _paces(kinds: Mapping[str, tuple[Recipe, int]], store: SharedStore, threads:
         places = sorted({round(place) for place in np.linspace(0, len(members) - 1, each)})
         for kind in [members[place] for place in places]:
             recipe, seed = kinds[kind]
-            paces[kind] = _measure(recipe, read_objective(recipe, seed, store), threads)
+            paces[kind] = _measure(recipe, read_source(recipe, seed, store), threads)
             in_family.setdefault(family, []).append(paces[kind])
     measured = list(paces.values())
     for kind, (recipe, _) in kinds.items():
@@ -214,7 +215,7 @@ def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, 
 
 
 def _spared(warmup: float) -> float:
-    """The share of all rows that steps which grow to their size do without: see `objectives/warmup.py`."""
+    """The share of all rows that steps which grow to their size do without: see `inputs/warmup.py`."""
     return warmup * (0.75 + 0.5) / 2
 
 
@@ -227,24 +228,24 @@ def _marks(table: TrainingTable, rows: float, steps: int, tokens: float, train: 
     return max(1, math.ceil(rows / max(1, train)))
 
 
-def _measure(recipe: Recipe, objective: Objective, threads: int | None) -> Pace:
+def _measure(recipe: Recipe, source: Source, threads: int | None) -> Pace:
     """From a few rows; where these take no time, a step of the usual size, which is faster for each of its rows."""
     table = recipe.training
     few = max(1, min(_ROWS, table.batch_size // table.accumulate))
-    pace, rows, seconds = _timed(recipe, objective.sample(few), threads)
+    pace, rows, seconds = _timed(recipe, source.sample(few), threads)
     most = int(min(_MOST_ROWS, (pace.step_rows or table.batch_size) // table.accumulate))
     if rows < most and seconds < _SHORT and not pace.cached:
-        pace, _, _ = _timed(recipe, objective.sample(most), threads)
+        pace, _, _ = _timed(recipe, source.sample(most), threads)
     return pace
 
 
-def _timed(recipe: Recipe, sample: Objective, threads: int | None) -> tuple[Pace, int, float]:
+def _timed(recipe: Recipe, sample: Source, threads: int | None) -> tuple[Pace, int, float]:
     """The pace, and the rows and seconds of the step that it is from."""
     with tempfile.TemporaryDirectory() as folder, threads_of(recipe.training.threads or threads):
-        parts = assemble(recipe, recipe.seed_list()[0], sample, SharedStore(Path(folder)))
+        parts = assemble(sample, SharedStore(Path(folder)))
+        rows_read = parts.describe()["sizes"]["train"]
         cached = parts.tuning.reader.cache is not None
-        sample.progressed(1.0)
-        steps = [sample.step(i) for i in range(_STEPS)]
+        steps = [parts.sampler.step(i, 1.0) for i in range(_STEPS)]
         rows, tokens = sum(len(s.rows) for s in steps), sum(sum(s.lengths) for s in steps)
         training = moving = reading = seconds = 0.0
         step = steps[-1]
@@ -252,31 +253,31 @@ def _timed(recipe: Recipe, sample: Objective, threads: int | None) -> tuple[Pace
             move = _mover(recipe, parts)
             _pass(parts, step, train=True)  # the first one is slower
             move()
-            step = sample.step(_STEPS)
+            step = parts.sampler.step(_STEPS, 1.0)
             seconds = _pass(parts, step, train=True)
             moving = move()
             training = _by_row(seconds, step, rows, tokens)
         final: float | None = None
         if cached:
-            reading = parts.tuning.spent(0, 0).seconds / sample.description()["sizes"]["train"]
+            reading = parts.tuning.cost(0, 0).seconds / rows_read
         elif (judging := _judging(parts)) is not None:
             reading, final = judging
         else:
             reading = _by_row(_pass(parts, step, train=False), step, rows, tokens)
-        once = sample.spent_once()[1] / sample.description()["sizes"]["train"]
+        once = parts.inputs.spent_once()[1] / rows_read
         pace = Pace(
-            reading, training, cached, tokens / rows or 1.0, final, moving, sample.step_rows(), once, len(step.rows),
-            *_flops_of(parts, step),
+            reading, training, cached, tokens / rows or 1.0, final, moving, parts.sampler.step_rows(), once,
+            len(step.rows), *_flops_of(parts, step),
         )  # fmt: skip
         return pace, len(step.rows), seconds
 
 
 def _flops_of(parts: Assembly, step: Step) -> tuple[Shape | None, Callable[[Shape], float] | None]:
     """The shape of a body, and what a row of this step costs in a body of any shape; None of other models."""
-    shape, objective = getattr(parts.tuning.reader.module, "shape", None), parts.objective
+    shape = getattr(parts.tuning.reader.module, "shape", None)
     if not isinstance(shape, Shape):
         return None, None
-    return shape, lambda other: objective.forward_flops(step, other) / len(step.rows)
+    return shape, lambda other: step.forward_flops(other) / len(step.rows)
 
 
 def _by_row(seconds: float, step: Step, rows: int, tokens: int) -> float:
@@ -302,16 +303,17 @@ def _mover(recipe: Recipe, parts: Assembly) -> Callable[[], float]:
 
 def _judging(parts: Assembly) -> tuple[float, float] | None:
     parts.tuning.train(False)
-    return parts.objective.judging_seconds(parts.tuning.reader)
+    return parts.evaluator.seconds_per_example(parts.tuning.reader, parts.inputs)
 
 
 def _pass(parts: Assembly, step: Step, train: bool) -> float:
     """The seconds of one step over the sample, with its gradients or without."""
     objective, tuning = parts.objective, parts.tuning
     tuning.train(train)
+    context = StepContext(Parts(1), lambda part: None, lambda rows: rows)
     started = time.perf_counter()
     with torch.set_grad_enabled(train):
-        for partial in objective.losses(tuning.reader, step, objective.counts(step), Parts(1), lambda part: None):
+        for partial in objective.losses(tuning.reader, step, objective.counts(step), context):
             if train:
                 partial.loss.backward()  # type: ignore[no-untyped-call]
     return time.perf_counter() - started

@@ -20,7 +20,7 @@ from heedful.studies.kinds.protocol import SoFar
 from heedful.studies.parts import StudyPlan, choose, direction
 from heedful.studies.statistics import ranked_settings, write_statistics
 from heedful.studies.table import write_tables
-from heedful.training.assembly import read_objective
+from heedful.training.assembly import read_source
 
 
 def conclude(
@@ -34,12 +34,12 @@ def conclude(
     ranked = ranked_settings(rows)
     recipe = recipes[ranked[0]] if ranked else plan.settings[0].recipe
     whole = replace(plan, settings=(replace(plan.settings[0], recipe=recipe),))
-    objective = whole_data(whole, store)[data_key(recipe)]
+    evaluator = whole_data(whole, store)[data_key(recipe)].evaluator
     same_data = [r for r in recipes.values() if data_key(r) == data_key(recipe)]
     compared_with = same_data[-1] if "final_settings" not in study else recipe
     scored = {row["setting"] for row in rows if row.get("dev_mean") is not None}
     names = {s.name for s in kind.candidates([s for s in so_far.compared if s.name in scored])}
-    metrics = {m.name: m for m in (*objective.METRICS, *objective.metrics)}  # those of these data last
+    metrics = {m.name: m for m in (*evaluator.METRICS, *evaluator.metrics)}  # those of these data last
     metric = next((metrics[row["metric"]] for row in rows if "metric" in row), None)
     table = [*rows, *(baselines.rows(compared_with, plan.seeds[0], metric) if metric else [])]
     best = choose([row for row in table if row["setting"] in names or row["baseline"]]) if kind.chooses else None
@@ -53,8 +53,8 @@ def conclude(
     chosen = None if best is None else str(best["setting"])
     answers = None
     if best is not None and study["chosen"]["seed"] is None:
-        answers = read_objective(compared_with, plan.seeds[0], store).judge_baseline
-    further = objective.study_statistics
+        answers = read_source(compared_with, plan.seeds[0], store).evaluator.baselines().evaluate
+    further = evaluator.study_statistics
     options = {"chosen": chosen, "chooses": kind.chooses, "floors": floors, **kind.tests(so_far.look)}
     options["entries"] = partial(kind.statistics, directory, study)
     content = write_statistics(directory, study, table, metrics, values, further, answers, **options)

@@ -159,7 +159,7 @@ def _baselines_of(settings: Sequence[SettingPlan], of_pairs: Collection[str]) ->
         wanted = setting.recipe.evaluation.baselines
         for method, recipe in _baseline_recipes(setting.recipe, data_key(setting.recipe) in of_pairs) if wanted else ():
             if (source, method) not in asked:
-                pooling = recipe.model.pooling or plugins.find("tuning", method).READING.reads
+                pooling = recipe.model.pooling or plugins.find("tuning", method).HEAD_INPUT.reads
                 content = recipe.identity()
                 content["model"].pop("pooling", None)
                 rows = {key: value for key, value in content.pop("data").items() if key not in ("limit", "fraction")}

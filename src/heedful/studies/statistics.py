@@ -26,7 +26,7 @@ from heedful.evaluation.statistics.compare import (
 )
 from heedful.evaluation.statistics.crossed import SeedsByExamples, pooled
 from heedful.evaluation.statistics.wording import Words, p_text, percent
-from heedful.objectives.protocol import Judgement
+from heedful.evaluators.protocol import Evaluation
 from heedful.storage.examples import places_of, read_examples, read_predictions
 from heedful.storage.runs import Run, read_run
 from heedful.storage.statistics_record import FORMAT
@@ -40,13 +40,13 @@ Floats = npt.NDArray[np.float64]
 Further = Callable[
     [str, Mapping[str, Predictions], Mapping[str, Sequence[Mapping[str, Any]]], str, Metric, bool], dict[str, Any]
 ]
-"""What else an objective has to say, as entries of statistics.json, of which those under "settings" join the others. It
+"""What else an evaluator has to say, as entries of statistics.json, of which those under "settings" join the others. It
 is given the name of the chosen setting, which may be a baseline without runs; by evaluation set (the judged one, and
 dev if that is another), the predictions of each compared setting with runs and of the chosen baseline, and the examples
 in the same order; the name of the judged set; the metric that was asked for; and whether a seed plays a part in the
 chosen setting."""
-Answers = Callable[[str, str], Judgement | None]
-"""`Objective.judge_baseline`: what a baseline says of an evaluation set."""
+Answers = Callable[[str, str], Evaluation | None]
+"""`BaselineSet.evaluate`: what a baseline says of an evaluation set."""
 Entries = Callable[[str, Metric], dict[str, Any]]
 """`StudyKind.statistics`: what the kind of study adds, given the judged set and the metric."""
 
@@ -87,7 +87,7 @@ def write_statistics(
     """Writes statistics.json from what study.json holds (`facts`), the rows of the table and the values of the runs,
     and returns it; there is none, and it is empty, if no run has a score.
 
-    `metrics` are the objective's. `baselines` are the columns of each baseline on each evaluation set, the numbers of
+    `metrics` are the evaluator's. `baselines` are the columns of each baseline on each evaluation set, the numbers of
     the rows among them under "row", beside those that the runs have judged themselves; `answers` is for one that is
     chosen. `floors` are the columns of baselines that are compared with the chosen setting only. `chosen` is the name
     of the setting, or of the baseline, that dev has chosen; without it, the best on dev of the table, unless the study

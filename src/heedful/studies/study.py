@@ -13,7 +13,6 @@ from heedful.checkpoints.adapters import find_adapter
 from heedful.checkpoints.finding import find, fingerprint
 from heedful.checkpoints.hub import is_hub_id
 from heedful.errors import RequestError, WorkError
-from heedful.objectives.protocol import Objective
 from heedful.recipes.reading import make_recipe, same_recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
@@ -31,6 +30,7 @@ from heedful.studies.kinds.protocol import SoFar
 from heedful.studies.outcome import conclude
 from heedful.studies.parts import Job, SettingPlan, StudyPlan
 from heedful.studies.plan import with_baselines
+from heedful.training.assembly import Source
 from heedful.training.changed import changed_data
 from heedful.training.progress import roughly
 from heedful.training.run import ENGINE
@@ -55,14 +55,14 @@ def run_study(
             _write(directory, study)
         store = SharedStore(directory / ".shared")
         store.forget("data")  # they are read once in each sitting, in which nobody expects them to change
-        objectives = whole_data(plan, store)
-        of_pairs = {key for key, objective in objectives.items() if objective.has_pairs()}
+        sources = whole_data(plan, store)
+        of_pairs = {key for key, source in sources.items() if source.data.has_pairs}
         plan = with_baselines(plan, of_pairs)
         known = {s["name"] for s in study["settings"]}
         study["settings"] += [s for s in _describe(plan)["settings"] if s["name"] not in known]
         if not quiet:
-            _say_warnings(objectives)
-        prints = {key: objective.description()["fingerprints"] for key, objective in objectives.items()}
+            _say_warnings(sources)
+        prints = {key: source.data.describe()["fingerprints"] for key, source in sources.items()}
         _refuse_other_data(directory, plan, study.get("fingerprints", {}), prints)
         study |= {"seeds": described["seeds"], "command": command}  # not of a request that was refused
         study["fingerprints"] = study.get("fingerprints", {}) | prints
@@ -72,7 +72,7 @@ def run_study(
         study["baselines"] = study.get("baselines") or baselines.scores(largest, plan.seeds[0])
         _refuse_names(plan, study["baselines"] or {})
         _refuse_missing_models(plan)
-        keep_examples(directory / "examples", objectives[data_key(first)])
+        keep_examples(directory / "examples", sources[data_key(first)].data)
         sitting = _Sitting(directory, study, store, baselines, executor, quiet, threads, at_once)
         so_far = _run_plans(plan, sitting, of_pairs)
         if not quiet:
@@ -213,10 +213,10 @@ def _fingerprint(name: str, revision: str | None, needed: bool) -> str | None:
         return None
 
 
-def _say_warnings(objectives: Mapping[str, Objective]) -> None:
+def _say_warnings(sources: Mapping[str, Source]) -> None:
     """What may be wrong with the data, before any of it is trained on."""
-    for objective in objectives.values():
-        for check in objective.description().get("checks", []):
+    for source in sources.values():
+        for check in source.data.describe().get("checks", []):
             if check["state"] == "warn":
                 print(f"data: {check['sentence']}", file=sys.stderr)
 

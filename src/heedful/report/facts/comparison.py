@@ -173,7 +173,8 @@ def _metrics_without_scores(study: Study) -> dict[str, Metric]:
         return metrics_of(run)
     with suppress(RequestError):  # another package's, which is no longer there
         kind = _asked(study).objective.kind
-        return {metric.name: metric for metric in plugins.find("objective", kind).METRICS} if kind else METRICS
+        known = plugins.find("objective", kind).EVALUATOR.METRICS if kind else METRICS.values()
+        return {metric.name: metric for metric in known}
     return METRICS
 
 
