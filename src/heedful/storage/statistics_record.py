@@ -82,6 +82,22 @@ class VisibleDifference(Sentence):
     """Whether there are too few seeds to be sure of it."""
 
 
+class Difference(Sentence):
+    """A difference with its interval and p value."""
+
+    difference: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
+    p: Number | None = None
+    p_corrected: Number | None = None
+    """None where one seed stands for a method."""
+
+    @property
+    def ends(self) -> list[float]:
+        """Both ends of the interval; empty if it has none."""
+        return [] if self.low is None or self.high is None else [self.low, self.high]
+
+
 class OrderRecord(Sentence):
     """Whether one setting is almost stochastically better."""
 
@@ -98,17 +114,11 @@ class EffectRecord(Sentence):
     superiority: Number | None = None
 
 
-class ComparisonRecord(Sentence):
+class ComparisonRecord(Difference):
     """Two settings compared: a minus b, in the direction of the metric."""
 
     a: str | None = None
     b: str | None = None
-    difference: Number | None = None
-    low: Number | None = None
-    high: Number | None = None
-    p: Number | None = None
-    p_corrected: Number | None = None
-    """None where one seed stands for a method."""
     better: str | None = None
     """a or b, if that is shown."""
     decided: str | None = None
@@ -121,20 +131,11 @@ class ComparisonRecord(Sentence):
     order: OrderRecord = OrderRecord()
     effect: EffectRecord = EffectRecord()
 
-    @property
-    def ends(self) -> list[float]:
-        """Both ends of the interval; empty if it has none."""
-        return [] if self.low is None or self.high is None else [self.low, self.high]
 
-
-class Higher(Sentence):
+class Higher(Difference):
     """A setting that scored higher than the chosen one."""
 
     setting: str | None = None
-    difference: Number | None = None
-    low: Number | None = None
-    high: Number | None = None
-    p_corrected: Number | None = None
 
 
 class NotCompared(Record):
@@ -216,18 +217,13 @@ class Forgetting(Sentence):
     average: Summary = Summary()
 
 
-class Interference(Sentence):
+class Interference(Difference):
     """A task that was trained with others, against the same task trained by itself."""
 
     task: str | None = None
     setting: str | None = None
     single: str | None = None
     metric: str | None = None
-    difference: Number | None = None
-    low: Number | None = None
-    high: Number | None = None
-    p: Number | None = None
-    p_corrected: Number | None = None
     seeds: list[Number] = []
     examples: Number | None = None
     reason: str | None = None
@@ -295,7 +291,7 @@ class Curve(Record):
 
 
 class Statistics(Record):
-    """statistics.json; objectives add entries of their own."""
+    """What the runs show together (statistics.json); objectives add entries of their own."""
 
     format: int | None = None
     split: str | None = None

@@ -85,7 +85,7 @@ class TableRow(Record):
 
 
 class StudyRecord(Record):
-    """study.json: what a study is for, its runs, and what was chosen."""
+    """What a study is for, its runs, and what was chosen (study.json)."""
 
     format: int = FORMAT
     kind: str = "search"

@@ -80,8 +80,7 @@ def interference(c: Comparison) -> Section | None:
     for one in found:
         p = one.p_corrected
         cells = [plain(one.task), *(title_of(plain(name)) for name in (one.setting, one.single))]
-        known = one.low is not None and one.high is not None
-        cells += [signed(one.difference), f"{signed(one.low)} to {signed(one.high)}" if known else NOTHING]
+        cells += [signed(one.difference), " to ".join(map(signed, one.ends)) or NOTHING]
         rows.append(Row((*cells, probability(p)), "best" if p is not None and p <= c.alpha else ""))
     note = (
         "Each task on its own examples: the setting that was trained on several tasks mixed against the one that was "
