@@ -107,6 +107,11 @@ class StudyRecord(Record):
     table: list[TableRow] = []
 
     @property
+    def described(self) -> dict[str, SettingRecord]:
+        """The settings by name, those included that a search has chosen."""
+        return {setting.name: setting for setting in (*self.settings, *self.final_settings)}
+
+    @property
     def tried(self) -> list[TableRow]:
         """The rows of the table that took part in a search; none where nothing was chosen."""
         chosen = {setting.name for setting in self.final_settings}

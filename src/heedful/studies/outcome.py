@@ -14,6 +14,7 @@ from heedful.storage.directories import link_or_copy, replace_directory
 from heedful.storage.runs import finished_run
 from heedful.storage.shared import SharedStore
 from heedful.storage.statistics_record import Statistics
+from heedful.storage.study_record import StudyRecord
 from heedful.storage.whole import write_json
 from heedful.studies.baselines import Baselines, data_key, whole_data
 from heedful.studies.kinds.protocol import SoFar
@@ -55,9 +56,10 @@ def conclude(
     if best is not None and study["chosen"]["seed"] is None:
         answers = read_source(compared_with, plan.seeds[0], store).evaluator.baselines().evaluate
     further = evaluator.study_statistics
+    record = StudyRecord.model_validate(study)
     options = {"chosen": chosen, "chooses": kind.chooses, "floors": floors, **kind.tests(so_far.look)}
-    options["entries"] = partial(kind.statistics, directory, study)
-    content = write_statistics(directory, study, table, metrics, values, further, answers, **options)
+    options["entries"] = partial(kind.statistics, directory, record)
+    content = write_statistics(directory, record, table, metrics, values, further, answers, **options)
     statistics = Statistics.model_validate(content)
     for row in table:
         expected = statistics.about(row["setting"]).expected

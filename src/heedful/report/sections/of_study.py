@@ -155,7 +155,7 @@ def results(c: Comparison) -> Section | None:
 
 def varied(c: Comparison) -> list[str]:
     """What each setting of a search is, in the order of the table."""
-    values = {s.name: s.values for s in (*c.study.record.settings, *c.study.record.final_settings)}
+    values = {name: setting.values for name, setting in c.study.record.described.items()}
     return [
         f"{s.name}: {', '.join(f'{key} = {json.dumps(value)}' for key, value in values[s.name].items())}."
         for s in c.settings

@@ -18,6 +18,7 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
 from heedful.recipes.schema import StudyTable
 from heedful.storage.statistics_record import Statistics
+from heedful.storage.study_record import StudyRecord
 from heedful.studies.parts import DevCurve, Job, SettingPlan, StudyPlan
 from heedful.studies.table import Row, dev_curves, table_rows
 
@@ -117,8 +118,8 @@ class StudyKind:
         """Return the level of the tests when the study concludes for this time, as `write_statistics` takes it."""
         return {}
 
-    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
-        """Return further entries of statistics.json, given what study.json holds, the evaluation set that judges, and
+    def statistics(self, directory: Path, study: StudyRecord, judged: str, metric: Metric) -> dict[str, Any]:
+        """Return further entries of statistics.json, given the record of the study, the evaluation set that judges, and
         the metric."""
         return {}
 

@@ -13,6 +13,7 @@ from typing import Any
 from heedful.evaluation.metrics import Metric
 from heedful.evaluation.statistics.compare import alpha_of_look
 from heedful.storage.statistics_record import Statistics
+from heedful.storage.study_record import StudyRecord
 from heedful.studies.kinds.protocol import SoFar, StudyKind
 from heedful.studies.parts import Job, SettingPlan, StudyPlan
 
@@ -56,8 +57,8 @@ class UntilDecided(StudyKind):
     def tests(self, look: int) -> dict[str, Any]:
         return {"look": look, "alpha": alpha_of_look(look), **asdict(self.until)}
 
-    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
-        return self.kind.statistics(directory, facts, judged, metric)
+    def statistics(self, directory: Path, study: StudyRecord, judged: str, metric: Metric) -> dict[str, Any]:
+        return self.kind.statistics(directory, study, judged, metric)
 
 
 def why_it_ended(statistics: Statistics, until: Until) -> str:
