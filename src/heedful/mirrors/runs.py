@@ -50,7 +50,7 @@ def mirrored(directory: Path) -> list[Mirrored]:
         run, above = read_run(directory), study_of(place)
         return [Mirrored(run, place.name, above.name if above else None, _setting(place.name), _state(run))]
     runs = [
-        Mirrored(run, run.directory.name, place.name, str(entry.get("setting", "")), _state(run, entry.get("state")))
+        Mirrored(run, run.directory.name, place.name, entry.setting, _state(run, entry.state))
         for entry, run in begun(read_study(directory))
     ]
     if not runs:
@@ -62,5 +62,5 @@ def _setting(name: str) -> str:
     return name.rpartition("-seed")[0]
 
 
-def _state(run: Run, in_study: Any = None) -> str:
+def _state(run: Run, in_study: str = "") -> str:
     return "done" if run.done else "failed" if in_study == "failed" else "running"

@@ -18,6 +18,7 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
 from heedful.recipes.reading import make_recipe, unused_keys
 from heedful.recipes.schema import Range, StudyTable
+from heedful.storage.study_record import StudyRecord
 from heedful.streams import shuffled, uniform
 from heedful.studies.curves import learning_curves
 from heedful.studies.kinds.protocol import SoFar, StudyKind
@@ -136,9 +137,9 @@ class Search(StudyKind):
         curves = [c for c in so_far.curves if c.setting in peers and c.seed == job.seed]
         return thresholds([c.scores for c in curves if not c.pruned])
 
-    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
+    def statistics(self, directory: Path, study: StudyRecord, judged: str, metric: Metric) -> dict[str, Any]:
         """Return the learning curve, where the number of training rows is all that varies."""
-        curves = learning_curves(directory, facts, judged, metric)
+        curves = learning_curves(directory, study, judged, metric)
         return {"curves": curves} if curves else {}
 
     @classmethod
