@@ -12,7 +12,7 @@ from pydantic import Field
 
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
-from heedful.data.question_sets import QuestionData
+from heedful.data.question_sets import QuestionData, QuestionTable
 from heedful.errors import RequestError
 from heedful.evaluators.answers import AnswerEvaluator
 from heedful.inference.questions import ANSWER_TOKENS
@@ -60,10 +60,10 @@ class Answer(Objective):
     def check(recipe: Recipe) -> None:
         if recipe.training.batch_tokens is not None:
             raise RequestError('training.batch_tokens means nothing with objective.kind = "answer"; use batch_size.')
-        if recipe.data.corpora and recipe.training.batch_size < 2:
+        if _corpora(recipe) and recipe.training.batch_size < 2:
             raise RequestError("training.batch_size = 1 has no room for text beside a question; raise it.")
         assert isinstance(recipe.objective, AnswerTable)
-        if recipe.objective.recall and not recipe.data.corpora:
+        if recipe.objective.recall and not _corpora(recipe):
             raise RequestError("objective.recall = true needs text that can be recalled; name it in data.corpus.")
 
     def heads(self, default: HeadInput) -> Mapping[str, NewHead]:
@@ -99,3 +99,8 @@ class Answer(Objective):
 
 
 OBJECTIVE = Answer
+
+
+def _corpora(recipe: Recipe) -> list[str]:
+    assert isinstance(recipe.data, QuestionTable)
+    return recipe.data.corpora

@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from heedful.building.body import body_table
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
 from heedful.data.labelled import LabelledData
@@ -64,7 +65,7 @@ class Classify(Objective):
         return target_of(data.dataset.kind, data.dataset.labels)
 
     def heads(self, default: HeadInput) -> Mapping[str, NewHead]:
-        table, training = self.recipe.model, self.recipe.training
+        table, training = body_table(self.recipe), self.recipe.training
         reads = default.reads
         if table.recurrent is not None:
             reads = "every"

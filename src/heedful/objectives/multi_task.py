@@ -12,7 +12,7 @@ from pydantic import Field
 
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
-from heedful.data.task_sets import TaskData, about_task, refuse_unknown_tasks, task_recipe
+from heedful.data.task_sets import TaskData, about_task, refuse_unknown_tasks, task_recipe, tasks_of
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import METRICS
 from heedful.evaluators.tasks import TaskEvaluator
@@ -51,7 +51,7 @@ class MultiTask(Objective):
         table = recipe.objective
         assert isinstance(table, MultiTaskTable)
         self.recipe, self.data, self.table = recipe, data, table
-        tables = {one.title: one for one in recipe.data.tasks}
+        tables = {one.title: one for one in tasks_of(recipe)}
         self.named = {task: tables[task].metric for task in data.tasks}
         self.tasks = {}
         for task, own in data.tasks.items():
@@ -62,7 +62,7 @@ class MultiTask(Objective):
     def check(recipe: Recipe) -> None:
         table = recipe.objective
         assert isinstance(table, MultiTaskTable)
-        for i, task in enumerate(recipe.data.tasks):
+        for i, task in enumerate(tasks_of(recipe)):
             if not is_part_name(task.title):
                 raise RequestError(
                     f"data.tasks.{i}: {task.title!r} is no name for a task; give it one of letters, digits, hyphens "
@@ -72,7 +72,7 @@ class MultiTask(Objective):
                 if task.metric != "auto" and not (task.metric in METRICS and METRICS[task.metric].higher_is_better):
                     known = ", ".join(name for name, m in METRICS.items() if m.higher_is_better)
                     raise RequestError(f'metric = "{task.metric}" has no place in a mean over tasks; choose {known}.')
-        titles = [task.title for task in recipe.data.tasks]
+        titles = [task.title for task in tasks_of(recipe)]
         refuse_unknown_tasks("objective.weights", table.weights, titles)
         refuse_unknown_tasks("objective.train_on", table.train_on or [], titles)
         _check_in_turn(recipe, table)

@@ -51,9 +51,8 @@ def whole_data(plan: StudyPlan, store: SharedStore) -> dict[str, Source]:
 
 
 def _with_all_rows(recipe: Recipe) -> Recipe:
-    data = recipe.data.model_copy(update={"limit": None, "fraction": None, "redraw": False})
     evaluation = recipe.evaluation.model_copy(update={"test": True})
-    return recipe.model_copy(update={"data": data, "evaluation": evaluation})
+    return recipe.model_copy(update={"data": recipe.data.with_all_rows(), "evaluation": evaluation})
 
 
 def most_rows(plan: StudyPlan, like: Recipe) -> SettingPlan:

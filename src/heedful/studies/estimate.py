@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
+from heedful.building.body import BodyTable
 from heedful.checkpoints.config import read_family, read_json, read_shape
 from heedful.checkpoints.fresh import shape_from
 from heedful.errors import RequestError
@@ -128,7 +129,7 @@ def _paces(kinds: Mapping[str, tuple[Recipe, int]], store: SharedStore, threads:
 def _shape(recipe: Recipe) -> Shape | None:
     """Return the sizes of a body, if they are known without downloading a model or reading weights."""
     table = recipe.model
-    if table.shape is not None:
+    if isinstance(table, BodyTable) and table.shape is not None:
         return shape_from(table.shape, table.sizes())
     path = Path(table.name or "")
     if table.name is None or not (path / "config.json").is_file():
@@ -152,7 +153,7 @@ def _by_flops(recipe: Recipe, measured: Sequence[Pace]) -> Pace:
     if shape is None or not known:
         return _mean(measured)
     largest, like, row_flops = known[-1]
-    if recipe.model.shape is not None:  # the tokenizer, and so the vocabulary, is that of the others
+    if recipe.model.name is None:  # the tokenizer, and so the vocabulary, is that of the others
         shape = replace(shape, vocabulary=like.vocabulary)
     rows = max(1, int(min(_MOST_ROWS, largest.step_rows or recipe.training.batch_size) // recipe.training.accumulate))
 
@@ -192,8 +193,9 @@ def _predicted(points: Sequence[tuple[float, ...]], seconds: Sequence[float], at
 
 def _features(recipe: Recipe) -> str:
     """Return what the features of a frozen body depend on, as text; several tunings may share them."""
-    model, table = recipe.model, recipe.training
-    return json.dumps([model.name, model.revision, model.pooling, model.pairs, table.max_length, table.long_texts])
+    model, table = recipe.model.model_dump(mode="json"), recipe.training
+    keys = [model.get(key) for key in ("name", "revision", "pooling", "pairs")]
+    return json.dumps([*keys, table.max_length, table.long_texts])
 
 
 def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, new: bool) -> float:

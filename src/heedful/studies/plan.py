@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful import plugins
+from heedful.building.body import body_table
 from heedful.checkpoints.catalog import CATALOG
 from heedful.errors import RequestError
 from heedful.recipes.reading import draft_recipe, make_recipe, unused_keys
@@ -160,7 +161,7 @@ def _baselines_of(settings: Sequence[SettingPlan], of_pairs: Collection[str]) ->
         wanted = setting.recipe.evaluation.baselines
         for method, recipe in _baseline_recipes(setting.recipe, data_key(setting.recipe) in of_pairs) if wanted else ():
             if (source, method) not in asked:
-                pooling = recipe.model.pooling or plugins.find("tuning", method).HEAD_INPUT.reads
+                pooling = body_table(recipe).pooling or plugins.find("tuning", method).HEAD_INPUT.reads
                 content = recipe.identity()
                 content["model"].pop("pooling", None)
                 rows = {key: value for key, value in content.pop("data").items() if key not in ("limit", "fraction")}

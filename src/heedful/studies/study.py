@@ -173,8 +173,8 @@ def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
         run = finished_run(job.directory)
         if run is None:
             continue
-        manifest, name = run.manifest, job.setting.recipe.model.name_for(job.seed)
-        if name is not None and not job.setting.recipe.model.scratch:
+        manifest, name = run.manifest, job.setting.recipe.model.weights_for(job.seed)
+        if name is not None:
             key = (name, job.setting.recipe.model.revision)
             if key not in now:
                 now[key] = _fingerprint(*key, needed=waiting)
@@ -182,7 +182,7 @@ def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
                 raise RequestError(f"{directory}: {name} has changed since {job.name} was made; choose another --out.")
         for source, known in manifest.model.made_from.items():
             place = source.replace("{seed}", str(job.seed))
-            is_model = source == job.setting.recipe.model.bert  # the others are adapters
+            is_model = source in job.setting.recipe.model.other_models()  # the others are adapters
             found = _fingerprint(place, None, waiting) if is_model else _adapter_fingerprint(place, waiting)
             if found not in (None, known):
                 raise RequestError(f"{directory}: {place} has changed since {job.name} was made; choose another --out.")

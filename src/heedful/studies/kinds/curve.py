@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from heedful import plugins
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
-from heedful.recipes.schema import Recipe, StudyTable
+from heedful.recipes.schema import Recipe, RowsTable, StudyTable
 from heedful.storage.study_record import StudyRecord
 from heedful.studies.curves import largest_sizes, learning_curves
 from heedful.studies.kinds.protocol import StudyKind
@@ -59,7 +59,12 @@ class Curve(StudyKind):
         """Return the setting on each share or number of the training rows; each seed draws its own. Fewer rows are
         read more often, so that what more rows bring is not what more steps bring."""
         sizes = self.sizes
-        if base.recipe.data.limit is not None or base.recipe.data.fraction is not None:
+        data = base.recipe.data
+        if not isinstance(data, RowsTable):
+            raise RequestError(
+                f'study.curve needs data with rows, which objective.kind = "{base.recipe.objective.kind}" has not.'
+            )
+        if data.limit is not None or data.fraction is not None:
             raise RequestError("study.curve says how many rows are trained on; leave data.limit and data.fraction out.")
         shares = all(size <= 1 for size in sizes)
         rising = len(sizes) > 1 and list(sizes) == sorted(set(sizes)) and sizes[0] > 0
