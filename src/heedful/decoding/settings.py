@@ -178,7 +178,8 @@ def choose_method(
         value = getattr(sampling, name)
         if value != getattr(usual_sampling, name):
             raise RequestError(
-                f"{name}={value!r} has no effect with beam={beam!r}, since beam search does not sample. Remove one of them."
+                f"{name}={value!r} has no effect with beam={beam!r}, since beam search does not sample. Remove one of "
+                "them."
             )
     return Beam(beam, n_best, length_penalty)
 

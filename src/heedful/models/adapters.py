@@ -467,8 +467,8 @@ def merge(transformer: "Transformer") -> Merged:
     if others or kept:
         what = f"the head {others[0]!r}" if others else f"the adapter {kept[0]!r}"
         raise RequestError(
-            f"{composition}: cannot be merged into the weights, since {what} would then read a different body. Load the "
-            "model with only this adapter (head=False omits its head), and merge that."
+            f"{composition}: cannot be merged into the weights, since {what} would then read a different body. Load "
+            "the model with only this adapter (head=False omits its head), and merge that."
         )
     before: list[tuple[nn.Linear, Tensor]] = []
     for layer, module in enumerate(transformer.body.blocks):

@@ -132,10 +132,12 @@ def stereoset_pairs(name: str, items: Sequence[Item], with_following: bool) -> S
     if not with_following:
         kept = [item for item in kept if item.levels["task"] == TASKS[0]]
         if not kept:
-            raise RequestError(f"{name}: all its items ask what may follow, and not every model has a {_FOLLOWS} head.")
+            raise RequestError(
+                f"{name}: all its items need a next sentence, and not every model has a {_FOLLOWS} head."
+            )
         if len(kept) < len(items):
             notes.append(
-                f"{len(items) - len(kept):,} of {len(items):,} items ask what may follow, and are left out: not every "
+                f"{len(items) - len(kept):,} of {len(items):,} items need a next sentence, and are skipped: not every "
                 f"model has a {_FOLLOWS} head."
             )
     rows = []

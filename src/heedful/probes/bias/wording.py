@@ -89,9 +89,10 @@ def _unknown(pairs: "PairSet", found: Facts) -> str:
     if n == 1:
         return f"One pair cannot be generalised: {what} in it."
     if found["most"] == 0:
-        return f"Nothing changes in any of {n:,} pairs: both texts of each get the same prediction. Other pairs may change."
-    if found["about"].startswith("these texts"):
-        return f"All {n:,} pairs share one {joined(pairs.factors)}, so the result cannot be generalised: {what} on average."
+        return f"Nothing changes in {n:,} pairs: both texts of each get the same prediction. Other pairs may change."
+    if found["about"] == "only these texts":
+        same = f"All {n:,} pairs share one {joined(pairs.factors)}"
+        return f"{same}, so the result cannot be generalised: {what} on average."
     return f"All {n:,} pairs change equally, so the variation of new pairs is unknown: {what}."
 
 
@@ -155,8 +156,8 @@ def _control(pairs: "PairSet", found: Facts) -> str:
     control = found["control"]
     kinds = joined(control["kinds"]) or "terms"
     sentence = (
-        f"A different one of the {kinds} of the same group changes it by {unsigned(control['within'])} on average, one of "
-        f"the other group by {unsigned(control['between'])}: {signed(control['mean'])} ({_evidence(control)}). "
+        f"A different one of the {kinds} of the same group changes it by {unsigned(control['within'])} on average, one "
+        f"of the other group by {unsigned(control['between'])}: {signed(control['mean'])} ({_evidence(control)}). "
     )
     if not shown(control):
         return sentence + "So the group is not shown to matter more than any other change of the word."
@@ -206,8 +207,8 @@ def reach(pairs: "PairSet") -> str:
     n = len(pairs.rows)
     made_of = f" ({', '.join(sizes)})" if sizes else ""
     return (
-        f"{n:,} pair{'s' if n > 1 else ''}{made_of}. The result is about {' and '.join(pairs.groups)} in texts like these, "
-        "not about other groups, other texts or the use of the predictions."
+        f"{n:,} pair{'s' if n > 1 else ''}{made_of}. The result is about {' and '.join(pairs.groups)} in texts like "
+        "these, not about other groups, other texts or the use of the predictions."
     )
 
 
