@@ -34,7 +34,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from finetune import BATCH, LENGTH, LR, SHAPES, hush_transformers, make_fit, make_trainer, random_model
+from finetune import BATCH, LENGTH, LR, SHAPES, hush_transformers, make_fit, make_trainer, random_model, source_of
 
 RANK, ALPHA = 8, 16
 OURS = ("full", "adapter", "lora", "upper")
@@ -102,7 +102,6 @@ class Setting:
 
     def _ours(self, contestant: str, rows: Rows, scratch: Path) -> Taken:
         from heedful.data.records import Dataset, Examples
-        from heedful.objectives.classify import Classify
         from heedful.recipes.reading import make_recipe
         from heedful.storage.shared import SharedStore
         from heedful.training.assembly import assemble
@@ -120,7 +119,7 @@ class Setting:
         names = [rows.classes[label] for label in rows.labels]
         train = Examples(rows.texts, rows.pairs, names, None, list(range(1, len(names) + 1)))
         data = Dataset(rows.data, "classes", tuple(rows.classes), train, None, None)
-        parts = assemble(recipe, 0, Classify(recipe, 0, data), SharedStore(scratch / "store"))
+        parts = assemble(source_of(recipe, data), SharedStore(scratch / "store"))
         started = time.perf_counter()
         progress = make_fit(recipe, parts, scratch).run()
         parts.tuning.finish(progress.decay)

@@ -34,12 +34,25 @@ def rows_of(limit: int | None) -> tuple[list[str], list[int]]:
     return [line[2:] for line in lines], [int(line[0]) for line in lines]
 
 
+def source_of(recipe: Any, data: Any) -> Any:
+    """What is learned of a data set that is in memory."""
+    from heedful.data.labelled import LabelledData
+    from heedful.objectives.classify import Classify
+    from heedful.training.assembly import Source
+
+    objective = Classify(recipe, LabelledData(data))
+    return Source(recipe, 0, objective.data, objective, objective.evaluator())
+
+
 def make_fit(recipe: Any, parts: Any, directory: Path) -> Any:
     """Our training of what was assembled from the recipe, without dev."""
     from heedful.training.loop import Fit
 
     return Fit(
         objective=parts.objective,
+        inputs=parts.inputs,
+        sampler=parts.sampler,
+        evaluator=parts.evaluator,
         tuning=parts.tuning,
         training=recipe.training,
         seed=0,
@@ -94,8 +107,7 @@ class Ours:
         self.data = Dataset("sst2", "classes", ("negative", "positive"), train, None, None)
 
     def parts(self, what: str, scratch: Path) -> Any:
-        """The objective with its token ids, which are not timed, and everything else that a step needs."""
-        from heedful.objectives.classify import Classify
+        """The recipe, and everything that a step needs; the token ids are not timed."""
         from heedful.recipes.reading import make_recipe
         from heedful.storage.shared import SharedStore
         from heedful.training.assembly import assemble
@@ -109,7 +121,7 @@ class Ours:
             "training": {**training, "device": "cpu"},
         }
         recipe = make_recipe(content)
-        return recipe, assemble(recipe, 0, Classify(recipe, 0, self.data), SharedStore(scratch / "store"))
+        return recipe, assemble(source_of(recipe, self.data), SharedStore(scratch / "store"))
 
     def train(self, what: str) -> float:
         with tempfile.TemporaryDirectory() as name:
@@ -124,7 +136,7 @@ class Ours:
     def flops(self) -> int:
         with tempfile.TemporaryDirectory() as scratch:
             _, parts = self.parts("full", Path(scratch))
-            return int(3 * parts.objective.forward_flops(parts.objective.everything(), parts.tuning.transformer.shape))
+            return int(3 * parts.inputs.everything().forward_flops(parts.tuning.transformer.shape))
 
 
 class Peer:

@@ -54,12 +54,12 @@ def recipe_for(text: str, shape: str, vocabulary: str, steps: int, next_sentence
 class Contest:
     def __init__(self, text: str, shape: str, vocabulary: str, steps: int, scratch: Path) -> None:
         from heedful.storage.shared import SharedStore
-        from heedful.training.assembly import assemble, read_objective
+        from heedful.training.assembly import assemble, read_source
 
         self.text, self.shape, self.vocabulary, self.steps, self.scratch = text, shape, vocabulary, steps, scratch
         self.store = SharedStore(scratch / "store")
         self.recipe = recipe_for(text, shape, vocabulary, steps, next_sentence=False)
-        self.parts = assemble(self.recipe, 0, read_objective(self.recipe, 0, self.store), self.store)
+        self.parts = assemble(read_source(self.recipe, 0, self.store), self.store)
         from heedful.checkpoints.directory import write_model
 
         self.model = scratch / "model"
@@ -68,7 +68,7 @@ class Contest:
 
     def _blocks(self) -> list[list[int]]:
         """Texts joined and cut, as the peer's own example has it."""
-        corpus = self.parts.objective.rows["train"].corpus
+        corpus = self.parts.inputs.rows["train"].corpus
         tokenizer = self.parts.checkpoint.tokenizer
         assert tokenizer is not None
         documents = (corpus.ids(*corpus.document(i)).tolist() for i in range(corpus.documents))
@@ -79,9 +79,9 @@ class Contest:
         return blocks
 
     def ours(self) -> dict[str, float]:
-        from heedful.training.assembly import assemble, read_objective
+        from heedful.training.assembly import assemble, read_source
 
-        parts = assemble(self.recipe, 0, read_objective(self.recipe, 0, self.store), self.store)
+        parts = assemble(read_source(self.recipe, 0, self.store), self.store)
         with tempfile.TemporaryDirectory() as folder:
             progress = make_fit(self.recipe, parts, Path(folder)).run()
         rate = progress.tokens / progress.seconds

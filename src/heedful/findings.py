@@ -171,7 +171,13 @@ class Study:
     @property
     def best(self) -> "Loaded":
         """The model of the setting that is best on dev, and of its seeds the best on dev, loaded."""
-        return _load(self.directory / "best", "this study has not finished, so none is the best; run it to its end.")
+        from heedful.studies.kinds.protocol import kind_of_study
+
+        kind = kind_of_study(self._files)
+        why_not = "this study has not finished, so none is the best; run it to its end."
+        if kind is not None and not kind.chooses:
+            why_not = "this study does not choose a setting; load the model of one of its runs (.runs[0].model)."
+        return _load(self.directory / "best", why_not)
 
     @property
     def verdict(self) -> str:

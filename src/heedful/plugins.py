@@ -1,5 +1,6 @@
-"""Objectives and tunings by their names: one file each in `objectives/` and `tuning/`, or an entry point of another
-package (groups `heedful.objectives` and `heedful.tunings`). A recipe never names a module."""
+"""Objectives, tunings and kinds of studies by their names: one file each in `objectives/`, `tuning/` and
+`studies/kinds/`, or an entry point of another package (groups `heedful.objectives`, `heedful.tunings` and
+`heedful.studies`). A recipe never names a module."""
 
 import difflib
 import importlib
@@ -10,10 +11,11 @@ from typing import Any, Literal
 
 from heedful.errors import RequestError
 
-Group = Literal["objective", "tuning"]
-_PACKAGES = {"objective": "heedful.objectives", "tuning": "heedful.tuning"}
-_ENTRY_POINTS = {"objective": "heedful.objectives", "tuning": "heedful.tunings"}
-_KEYS = {"objective": "objective.kind", "tuning": "tuning.method"}
+Group = Literal["objective", "tuning", "study"]
+_PACKAGES = {"objective": "heedful.objectives", "tuning": "heedful.tuning", "study": "heedful.studies.kinds"}
+_ENTRY_POINTS = {"objective": "heedful.objectives", "tuning": "heedful.tunings", "study": "heedful.studies"}
+_CALLED = {"objective": "objective", "tuning": "tuning", "study": "kind of study"}
+_KEYS = {"objective": "objective.kind", "tuning": "tuning.method", "study": "study.kind"}
 
 
 def find(group: Group, name: str) -> Any:
@@ -24,7 +26,7 @@ def find(group: Group, name: str) -> Any:
     known = names(group)
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
-    raise RequestError(f"{_KEYS[group]} = {name!r} is not right: there is no {group} of this name; {hint}")
+    raise RequestError(f"{_KEYS[group]} = {name!r} is not right: there is no {_CALLED[group]} of this name; {hint}")
 
 
 def names(group: Group) -> list[str]:
@@ -37,7 +39,7 @@ def names(group: Group) -> list[str]:
 
 @cache
 def _built_in(group: Group, name: str) -> Any:
-    """The class that the module of this name calls OBJECTIVE or TUNING; None if there is no such module."""
+    """The class that the module of this name calls OBJECTIVE, TUNING or STUDY; None if there is no such module."""
     package = importlib.import_module(_PACKAGES[group])
     if name.replace("-", "_") not in {m.name for m in pkgutil.iter_modules(package.__path__)}:
         return None

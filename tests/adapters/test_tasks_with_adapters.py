@@ -10,7 +10,7 @@ import pytest
 import heedful
 from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
 from tests.support.task_samples import tasks_recipe, write_tasks
 from tests.support.training_samples import write_tiny
@@ -69,7 +69,7 @@ def test_what_lies_below_is_kept_for_every_task(world: dict[str, Any], tmp_path:
     recipe = tasks_recipe(world["model"], world["tables"], "full", objective={"sampling": "uniform"})
     recipe = make_recipe({**recipe.identity(), "tuning": {"method": "adapter", "per_task": True, "layers": [-1]}})
     store = SharedStore(tmp_path)
-    parts = assemble(recipe, 5, read_objective(recipe, 5, store), store)
+    parts = assemble(read_source(recipe, 5, store), store)
     lower = parts.tuning.reader.lower
     assert lower is not None
     assert {name.partition("-")[0] for name in lower.arrays} == {"train", "dev", "test"}

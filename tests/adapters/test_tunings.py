@@ -17,7 +17,7 @@ from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies.plan import plan_comparison
 from heedful.studies.study import run_study
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
 from tests.support.training_samples import read_log, sentences, tiny_recipe, write_data, write_family
 
@@ -111,7 +111,7 @@ def test_parameters_trained(name: str, world: dict[str, Any]) -> None:
 def test_at_first_they_change_nothing(name: str, world: dict[str, Any], tmp_path: Path) -> None:
     parts = assembled(world, TUNINGS[name], tmp_path)
     body = read_model(world["model"], body_only=True).transformer
-    reader, items = parts.tuning.reader, parts.objective.items["dev"]
+    reader, items = parts.tuning.reader, parts.inputs.items["dev"]
     parts.tuning.train(False)
     with torch.no_grad():
         through = parts.tuning.transformer.through("classify")
@@ -124,7 +124,7 @@ def assembled(world: dict[str, Any], tuning: dict[str, Any], folder: Path, **tab
     recipe = tiny_recipe(world["model"], world["data"], "full", **tables)
     recipe = make_recipe({**recipe.identity(), "tuning": tuning})
     store = SharedStore(folder / ".shared")
-    return assemble(recipe, 7, read_objective(recipe, 7, store), store)
+    return assemble(read_source(recipe, 7, store), store)
 
 
 @pytest.mark.parametrize("name", TUNINGS)
@@ -157,7 +157,7 @@ def examples(world: dict[str, Any], split: str) -> list[dict[str, str]]:
 def test_what_lies_below_is_computed_once(name: str, world: dict[str, Any], tmp_path: Path) -> None:
     """What is read of the lower layer's states is what the whole body gives, gradients included."""
     parts = assembled(world, TUNINGS[name], tmp_path)
-    reader, items = parts.tuning.reader, parts.objective.items["train"]
+    reader, items = parts.tuning.reader, parts.inputs.items["train"]
     assert reader.lower is not None
     assert reader.lower.blocks == 1
     for p in parts.tuning.trainable().values():  # so that there is something to see
@@ -180,7 +180,7 @@ def test_what_lies_below_is_computed_once(name: str, world: dict[str, Any], tmp_
 @pytest.mark.parametrize("pooling", ["cls", "first", "last", "max", "bilstm"])
 def test_every_pooling_from_the_lower_states(pooling: str, world: dict[str, Any], tmp_path: Path) -> None:
     parts = assembled(world, TUNINGS["upper"], tmp_path, model={"pooling": pooling})
-    reader, items = parts.tuning.reader, parts.objective.items["train"][:7]
+    reader, items = parts.tuning.reader, parts.inputs.items["train"][:7]
     parts.tuning.train(False)
     with torch.no_grad():
         ours = reader.scores(items, "classify")
@@ -328,7 +328,7 @@ def test_what_does_not_move_has_no_gradient(world: dict[str, Any], tmp_path: Pat
     for tuning in (fused(world), TUNINGS["pfeiffer"], TUNINGS["lora"], {"method": "bias"}):
         parts = assembled(world, tuning, tmp_path)
         parts.tuning.train(True)
-        parts.tuning.reader.scores(parts.objective.items["train"][:4], "classify").sum().backward()
+        parts.tuning.reader.scores(parts.inputs.items["train"][:4], "classify").sum().backward()
         moved = {n for n, p in parts.tuning.transformer.named_parameters() if p.grad is not None}
         assert moved <= set(parts.tuning.trainable())
         assert any(not n.startswith("heads.") for n in moved)

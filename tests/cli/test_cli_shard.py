@@ -10,9 +10,9 @@ import heedful
 from heedful.cli.main import main
 from heedful.data.corpus.shards import Corpus
 from heedful.errors import RequestError
-from heedful.objectives import sharding
+from heedful.inputs import sharding
 from heedful.storage.shared import SharedStore
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
 from tests.support.corpus_samples import corpus_recipe, documents, write_text
 from tests.support.training_samples import write_tiny
@@ -44,7 +44,7 @@ def test_a_corpus_is_made_and_trained_on(tmp_path: Path, monkeypatch: pytest.Mon
     untrainable = corpus_recipe(out, {"kind": "mask"}, steps=2)
     store = SharedStore(tmp_path / "shared")
     with pytest.raises(RequestError, match="no text to train a tokenizer on"):
-        assemble(untrainable, 0, read_objective(untrainable, 0, store), store)
+        assemble(read_source(untrainable, 0, store), store)
     before = (out / "tokenizer.json").read_bytes()
     other = tmp_path / "other"
     assert run(monkeypatch, text, "--out", other, "--vocabulary", 120) == 0
@@ -119,7 +119,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
         ((tmp_path,), "is a folder"),
         ((tmp_path / "latin.txt",), "line 1, is not UTF-8"),
         ((text, "--kind", "letters"), "choose wordpiece or bpe"),
-        ((text, "--out", tmp_path / "taken", "--vocabulary", 300), "'diary.md', which is no part of a corpus"),
+        ((text, "--out", tmp_path / "taken", "--vocabulary", 300), "'diary.md', which is not part of a corpus"),
     ):
         given = arguments if "--out" in arguments else (*arguments, "--out", tmp_path / "out")
         assert run(monkeypatch, *given) == 2, words

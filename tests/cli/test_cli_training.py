@@ -158,7 +158,7 @@ def test_what_may_be_wrong_is_said_before_training(
     with pytest.raises(KeyboardInterrupt):
         run_study(plan, place / "said", executor=stop)
     said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("data: test: 144 texts of 160 also stand in train (rows 2, 3,")
+    assert said[0].startswith("data: test: 144 texts of 160 also appear in train (rows 2, 3,")
 
 
 def test_predict_a_text_lines_and_pairs(

@@ -96,9 +96,9 @@ def test_a_missing_column_is_said_before_the_first_row(tmp_path: Path) -> None:
     [
         ({}, "either a name"),
         ({"name": "sst2", "train": "a.csv"}, "either a name"),
-        ({"name": "tickets", "text": "text"}, "leave text out"),
-        ({"name": "tickets", "split_seed": 3}, "leave split_seed out"),
-        ({"name": "tickets", "header": False}, "leave header out"),
+        ({"name": "tickets", "text": "text"}, "remove text"),
+        ({"name": "tickets", "split_seed": 3}, "remove split_seed"),
+        ({"name": "tickets", "header": False}, "remove header"),
         ({"name": "tickets", "label": "also"}, "without a label 'also'"),
         ({"name": "tickets", "kind": "score"}, "has classes, not kind = 'score'"),
         ({"name": "tickets", "options": {"size": 3}}, "no option size = 3"),

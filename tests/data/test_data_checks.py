@@ -27,8 +27,8 @@ def test_each_finding() -> None:
         ("duplicates", "train"): (2, [3, 4], "train: 2 rows repeat an earlier text (rows 3, 4)."),
         ("contradictions", "train"): (1, [2, 4], "train: 1 text has different labels in different rows (rows 2, 4)."),
         ("duplicates", "test"): (1, [3], "test: 1 row repeats an earlier text (row 3)."),
-        ("leakage", "test"): (1, [1], "test: 1 text of 3 also stands in train (row 1)."),
-        ("labels in one set", "train"): (1, [], "The label 'z' occurs in train alone (1 row)."),
+        ("leakage", "test"): (1, [1], "test: 1 text of 3 also appears in train (row 1)."),
+        ("labels in one set", "train"): (1, [], "The label 'z' occurs only in train (1 row)."),
     }
 
 
@@ -41,7 +41,7 @@ def test_pairs_are_the_same_only_if_both_sides_are() -> None:
 def test_balance_lengths_and_scores() -> None:
     lopsided = make(*[(f"t{i}", "x") for i in range(19)], ("u v w", "y"))
     (finding,) = check_splits({"train": lopsided})
-    assert finding.sentence == "train: 95.0 % of the labels are 'x'; beside that, accuracy says little."
+    assert finding.sentence == "train: 95.0% of the labels are 'x', so accuracy says little."
     assert label_balance(lopsided, ("y", "x", "z")) == {"y": 1, "x": 19, "z": 0}
     assert word_lengths(lopsided)["most"] == 3
     assert word_lengths(lopsided)["median"] == 1
@@ -96,7 +96,7 @@ def test_a_test_file_without_the_column_is_hidden_and_a_dev_file_may_not_be(tmp_
     with pytest.raises(RequestError, match=rf"bare\.csv has no column 'label'; .*{remedy}"):
         load_dataset(train=train, dev=bare, text="text", label="label")
     blank = csv(tmp_path / "blank.csv", [("a", ""), ("b", "")])
-    with pytest.raises(RequestError, match="nothing can be chosen on it, since it has no labels; leave it out"):
+    with pytest.raises(RequestError, match="it cannot be used for choosing, since it has no labels; remove it"):
         load_dataset(train=train, dev=blank, text="text", label="label")
 
 
@@ -112,7 +112,7 @@ def test_two_spellings_across_files_are_refused(tmp_path: Path) -> None:
     train = csv(tmp_path / "train.csv", [(f"t{i}", str(i % 2)) for i in range(60)])
     test = csv(tmp_path / "test.csv", [("u", "1.0"), ("v", "0.0")])
     with pytest.raises(
-        RequestError, match=r"test\.csv, line 2: the label '1\.0' stands beside '1' \(.*train\.csv, line 3\)"
+        RequestError, match=r"test\.csv, line 2: the label '1\.0' is the same number as '1' \(.*train\.csv, line 3\)"
     ):
         load_dataset(train=train, test=test, text="text", label="label")
 
@@ -122,7 +122,7 @@ def test_leakage_is_among_the_checks(tmp_path: Path) -> None:
     test = csv(tmp_path / "test.csv", [("t4", "no"), ("t5", "yes"), ("new", "no")])
     checks = load_dataset(train=train, test=test, text="text", label="label", dev_share=0).checks
     found = [check for check in checks if check["state"] == "warn"]
-    sentence = "test: 2 texts of 3 also stand in train (rows 1, 2)."
+    sentence = "test: 2 texts of 3 also appear in train (rows 1, 2)."
     assert found == [{"name": "leakage", "state": "warn", "sentence": sentence, "count": 2, "rows": [1, 2]}]
     passed = {check["name"]: check["sentence"] for check in checks if check["state"] == "pass"}
     assert set(passed) == set(CHECKS) - {"leakage"}

@@ -206,7 +206,7 @@ def test_lines_end_alike_in_every_encoding(encoding: str, tmp_path: Path) -> Non
     (tmp_path / "t.en").write_bytes("a\rb\u2028c\r\rd".encode(encoding))  # as old Macintoshes wrote
     assert list(read_lines(tmp_path / "t.en")) == [(1, "a\r"), (2, "b\u2028c\r"), (3, "\r"), (4, "d")]
     (tmp_path / "t.csv").write_bytes("x,y\na\rb,c\n".encode(encoding))
-    with pytest.raises(RequestError, match="line 2: a carriage return stands in a cell without quotes"):
+    with pytest.raises(RequestError, match="line 2: a carriage return is in a cell without quotes"):
         list(read_rows(tmp_path / "t.csv", "x"))
 
 
@@ -236,9 +236,9 @@ def test_a_line_beyond_a_sentence_leaves_train_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"train": "no"}, r"data\.train = '.*no' is no table .*such as \"en\" and \"de\""),
+        ({"train": "no"}, r"data\.train = '.*no' is not a table .*such as \"en\" and \"de\""),
         ({"train": "no", **SIDES}, r"there is neither .*no\.en nor no\.en\.gz; name a table"),
-        ({"train": "t.en", **SIDES}, r"is no table .* but one text; .* write data\.train = '.*t'"),
+        ({"train": "t.en", **SIDES}, r"is not a table .* but one text; .* write data\.train = '.*t'"),
         (
             {"train": "three.tsv"},
             r"which columns are translated\? Set data\.source and data\.target; it has 'en', 'number', 'de'",
@@ -256,14 +256,17 @@ def test_a_line_beyond_a_sentence_leaves_train_alone(tmp_path: Path) -> None:
         ),
         ({"name": "pig-latin-small", "source": "fr"}, r"'pig-latin', not data\.source = 'fr'; name both of them"),
         ({"name": "pig-latin-small", "target": "fr"}, r"'pig-latin', not data\.target = 'fr'; name both of them"),
-        ({"name": "pig-latin-small", "dev": "a"}, r"leave data\.dev out"),
-        ({"name": "pig-latin-small", "dev_share": 0.3}, r"leave data\.dev_share out"),
+        ({"name": "pig-latin-small", "dev": "a"}, r"remove data\.dev"),
+        ({"name": "pig-latin-small", "dev_share": 0.3}, r"remove data\.dev_share"),
         ({"name": "pig-latin-small", "options": {"size": 3}}, r"has no option 'size'"),
         ({"name": "pig-latin-sentences", "options": {"size": 3}}, r"size = 3 must be from 20 to"),
         ({"name": "pig-latin-sentences", "options": {"seed": -1}}, r"seed = -1 must be at least 0"),
         ({"train": "t", "options": {"size": 3}, **SIDES}, r"data\.options\.size is for named sets"),
-        ({"train": "~nosuchuser/x", **SIDES}, r"data\.train = '~nosuchuser/x\.en': there is no home of such"),
-        ({"train": "~nosuchuser/x.csv", **SIDES}, r"data\.train = '~nosuchuser/x\.csv': there is no home of such"),
+        ({"train": "~nosuchuser/x", **SIDES}, r"data\.train = '~nosuchuser/x\.en': this user has no home"),
+        (
+            {"train": "~nosuchuser/x.csv", **SIDES},
+            r"data\.train = '~nosuchuser/x\.csv': this user has no home",
+        ),
         ({"train": "x" * 300, **SIDES}, r"there is neither .*x\.en nor x+\.en\.gz"),
         ({"train": "x" * 300 + ".csv", **SIDES}, r"x\.csv cannot be read \(File name too long\); check the path"),
     ],
@@ -376,7 +379,7 @@ def test_rows_that_recur_are_marked(tmp_path: Path) -> None:
     assert data.without_recurring("dev").sources == ["new"]
     assert data.description()["recurring"] == {"test": 2}
     (leak,) = (check for check in data.checks if check["name"] == "leakage")
-    assert leak["sentence"] == "test: 2 sources of 4 also stand in train (rows 2, 3)."
+    assert leak["sentence"] == "test: 2 sources of 4 also appear in train (rows 2, 3)."
 
 
 def test_sides_a_line_apart_are_noticed(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from heedful import plugins
 from heedful.cli.data import show
 from heedful.data.catalog import PAIRS
 from heedful.data.examples import load_dataset
+from heedful.data.loading import load_aligned
 from heedful.data.look import look_at
 from heedful.data.named import where_from
+from heedful.data.protocol import Data
 from heedful.data.translations import load_pairs
 from heedful.errors import RequestError, WorkError
-from heedful.objectives.loading import load_aligned
-from heedful.objectives.protocol import Objective
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore
@@ -134,9 +134,9 @@ def test_a_look(folder: Path) -> None:
     assert facts["splits"]["test"]["recurring"] == 3
     assert facts["splits"]["test"]["fingerprint"] == load_pairs(name="en-my").fingerprints["test"]
     assert facts["examples"][0]["pair"] == "ဒု တိ ယ 0"
-    with pytest.raises(RequestError, match="leave the other columns out"):
+    with pytest.raises(RequestError, match="remove the other columns"):
         look_at("en-my", text="en")
-    with pytest.raises(RequestError, match="en-my is a named set with columns of its own; leave --header out"):
+    with pytest.raises(RequestError, match="en-my is a named set with columns of its own; remove --header"):
         look_at("en-my", header=True)
 
 
@@ -171,8 +171,9 @@ def recipe(**changes: Any) -> None:
 @pytest.fixture
 def translating(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if classifying were translating."""
-    monkeypatch.setattr(plugins.find("objective", "classify"), "PAIRS", True)
-    monkeypatch.setattr(plugins.find("objective", "classify"), "check", lambda recipe: None)
+    data = plugins.find("objective", "classify").DATA
+    monkeypatch.setattr(data, "PAIRS", True)
+    monkeypatch.setattr(data, "check", staticmethod(lambda recipe: None))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_keys_of_translations() -> None:
         recipe(data={"label": "en"})
     with pytest.raises(RequestError, match=r"tokenizer\.joint goes with tokenizer\.kind"):
         recipe(tokenizer={"name": "minilm", "joint": False})
-    assert not Objective.PAIRS
+    assert not Data.PAIRS
 
 
 def test_read_once_and_in_part(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_file_without_a_header_loses_no_row(tmp_path: Path) -> None:
     named = load(train=path, text=ROWS[0][0], label=ROWS[0][1])  # by the names that a row would give it
     assert len(named.train) == 29
     (said,) = warnings(named, "reading")
-    assert "looks like the others, but is taken for column names, since you named" in said
+    assert "looks like the others, but is read as column names, since you named" in said
     assert "(--no-header, or header = false in [data], makes it a row)" in said
     with_header = write(tmp_path / "b.csv", ROWS, ["text", "label"])
     assert len(load(train=with_header, text="column 1", label="column 2", header=False).train) == 31

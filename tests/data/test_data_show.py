@@ -104,7 +104,7 @@ def test_show_what_cannot_be_learned_from(tmp_path: Path) -> None:
     [
         (["show", "sst22"], "did you mean 'sst2'"),
         (["show", "no/such.csv"], "no/such.csv does not exist"),
-        (["show", "tickets", "--text", "text"], "leave --text, --pair and --header out"),
+        (["show", "tickets", "--text", "text"], "remove --text, --pair and --header"),
         (["show", "arithmetic", "--label", "sign"], "without a label 'sign'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful.data.checks import recurring
 from heedful.data.examples import load_dataset
-from heedful.data.records import Examples
-from heedful.data.splits import carve
+from heedful.data.records import Examples, Rows
+from heedful.data.splits import carve, carve_missing
 from heedful.errors import RequestError
+from heedful.storage.hashing import sha256_of_rows
 
 
 def make(labels: list[str], texts: list[str] | None = None) -> Examples:
@@ -152,3 +155,32 @@ def test_take_keeps_the_rows_of_one_example_together() -> None:
     examples = Examples(["a", "b", "c"], ["d", "e", "f"], None, [1.0, 2.0, 3.0], [5, 6, 7])
     assert examples.take([2, 0]) == Examples(["c", "a"], ["f", "d"], None, [3.0, 1.0], [7, 5])
     assert len(examples.take([])) == 0
+
+
+@dataclass(frozen=True)
+class Captions(Rows):
+    """Another set of roles: pictures and what they show."""
+
+    images: list[str]
+    captions: list[str]
+    rows: list[int]
+
+    def identities(self) -> list[tuple[str, str]]:
+        return [(image, "") for image in self.images]
+
+    @property
+    def fingerprint(self) -> str:
+        return sha256_of_rows(zip(self.images, self.captions, strict=True))
+
+
+def test_rows_of_other_roles_are_split_like_any() -> None:
+    """Five captions of a picture are in one split."""
+    numbers = range(200)
+    whole = Captions([f"{i // 5}.jpg" for i in numbers], [f"caption {i}" for i in numbers], [i + 1 for i in numbers])
+    splits = {"train": whole}
+    notes = carve_missing(splits, {"test": 0.2, "dev": 0.1}, 0, "flickr", "caption", "pictures")
+    assert {split: len(some) for split, some in splits.items()} == {"train": 140, "test": 40, "dev": 20}
+    assert not set(splits["train"].images) & set(splits["test"].images)
+    assert recurring(splits) == {}
+    assert notes[0] == "test: 40 captions carved from train (20% of 200, seed 0, equal pictures kept together)."
+    assert len({some.fingerprint for some in [whole, *splits.values()]}) == 4

@@ -16,7 +16,7 @@ from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.tuning.protocol import DevScore
 from tests.support.training_samples import sentences, tiny_recipe, write_csv, write_family
 
@@ -94,14 +94,13 @@ def data_files(folder: Path) -> dict[str, dict[str, str]]:
 def save(recipe: Recipe, directory: Path) -> None:
     """As a run does, but for the steps of the optimiser."""
     store = SharedStore(directory.parent / "store")
-    objective = read_objective(recipe, 7, store)
-    parts = assemble(recipe, 7, objective, store)
+    parts = assemble(read_source(recipe, 7, store), store)
     if parts.tuning.solve is not None:
-        parts.tuning.solve(lambda facts: DevScore(0.0, 0.0))
+        parts.tuning.solve(parts.objective, parts.inputs.everything(), lambda facts: DevScore(0.0, 0.0))
     parts.tuning.train(False)
-    objective.calibrate(parts.tuning.reader)
+    parts.evaluator.calibrate(parts.tuning.reader, parts.inputs)
     parts.tuning.finish(1.0)
-    objective.finish(parts.checkpoint)
+    parts.objective.finish(parts.checkpoint)
     write_model(directory, parts.checkpoint)
 
 

@@ -10,18 +10,20 @@ import pytest
 import torch
 
 import heedful
+from heedful.data.question_sets import QuestionData
 from heedful.data.questions import load_questions, read_questions
 from heedful.decoding.generate import Continuation
 from heedful.errors import RequestError
+from heedful.evaluators.answers import AnswerEvaluator, is_made_up
 from heedful.inference.questions import Answered, say_answers, spelled
-from heedful.objectives.answer import HEAD, Answer
-from heedful.objectives.recalling import Subjects
+from heedful.inputs.question_rows import HEAD, QuestionInputs
+from heedful.inputs.retrieval import Subjects
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
-from heedful.streams import Parts
-from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.assembly import Assembly, assemble, read_source
 from heedful.training.run import execute
+from tests.support.corpus_samples import alone
 from tests.support.killing import survive
 from tests.support.question_samples import PLACES, SMALL, WORDS, write_people
 
@@ -49,28 +51,28 @@ def recipe_in(
 
 def assembled(folder: Path, **options: Any) -> Assembly:
     recipe, store = recipe_in(folder, **options), SharedStore(folder / "shared")
-    parts = assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+    parts = assemble(read_source(recipe, SEED, store), store)
     parts.tuning.train(False)
     return parts
 
 
-def answer_of(parts: Assembly) -> Answer:
-    assert isinstance(parts.objective, Answer)
-    return parts.objective
+def questions_in(parts: Assembly) -> QuestionInputs:
+    assert isinstance(parts.inputs, QuestionInputs)
+    return parts.inputs
 
 
 def test_what_is_asked_and_what_is_read(tmp_path):
-    parts = assembled(tmp_path)
-    objective, decode = answer_of(parts), answer_of(parts).tokenizer.decode
-    before, after = objective.asked["train"][0]
+    inputs = questions_in(assembled(tmp_path))
+    decode = inputs.tokenizer.decode
+    before, after = inputs.asked["train"][0]
     assert decode(before).strip() == "Where was Ada Ray born?"
-    assert (decode(after).strip(), after[-1], before[-1]) == ("Rome", objective.marker, objective.marker)
+    assert (decode(after).strip(), after[-1], before[-1]) == ("Rome", inputs.marker, inputs.marker)
     lines = (tmp_path / "data/text.txt").read_text().splitlines()
     windows = set()
     for document, line in enumerate(lines):
         name = line.partition(". ")[0]
         for epoch in range(12):
-            row = objective.text_row(document, epoch)
+            row = inputs.text_row(document, epoch)
             text = decode(row.ids_t).strip()
             asked = decode(row.words_n)
             assert text.startswith(f"{name}.")
@@ -79,23 +81,21 @@ def test_what_is_asked_and_what_is_read(tmp_path):
                 f"{name}.", "", 1
             )  # all after it is asked for
             windows.add(asked)
-            assert (row.words_n[-1] == objective.marker) == line.endswith(asked)
+            assert (row.words_n[-1] == inputs.marker) == line.endswith(asked)
     assert len(windows) > 5 * len(lines)
 
 
 def test_every_question_and_line_once_in_an_epoch(tmp_path):
     """The rows of a pool of steps are dealt out by length, and none is lost."""
     parts = assembled(tmp_path, objective={"reading": 0.5, "windows": False})
-    objective = answer_of(parts)
-    texts = [
-        objective.tokenizer.decode(row.ids_t) for n in range(16) for _ in [objective.step(n)] for row in objective.made
-    ]
+    decode, sampler = questions_in(parts).tokenizer.decode, parts.sampler
+    texts = [decode(row.ids_t) for n in range(16) for row in sampler.step(n, 0.0).batch]  # type: ignore[attr-defined]
     questions = [text for text in texts if "?" in text]
     assert len(questions) == len(texts) / 2 == 64
     counts = {text: questions.count(text) for text in set(questions)}
     assert len(counts) == 14
     assert set(counts.values()) <= {64 // 14, 64 // 14 + 1}
-    lengths = [objective.step(n).lengths for n in (3, 20, 3)]
+    lengths = [sampler.step(n, 0.0).lengths for n in (3, 20, 3)]
     assert lengths[0] == lengths[2] != lengths[1]
 
 
@@ -119,26 +119,24 @@ def test_answers_are_judged_as_they_are_said(tmp_path):
 
 
 def test_questions_without_a_dev_file_give_one_of_their_own(tmp_path):
-    made = recipe_in(tmp_path, data={"dev": None, "dev_share": 0.25})
-    objective = read_objective(made, SEED, SharedStore(tmp_path / "shared"))
-    assert isinstance(objective, Answer)
-    train, dev = objective.data["train"], objective.data["dev"]
-    everything = load_questions(None, {"train": made.data.train, "dev": made.data.train})[0]["train"]
+    recipe = recipe_in(tmp_path, data={"dev": None, "dev_share": 0.25})
+    data = QuestionData.read(recipe, SEED, SharedStore(tmp_path / "shared"))
+    train, dev = data.splits["train"], data.splits["dev"]
+    everything = load_questions(None, {"train": recipe.data.train, "dev": recipe.data.train})[0]["train"]
     assert sorted(train.rows + dev.rows) == everything.rows
     assert len(dev) == round(0.25 * len(everything))
     answer_of_row = dict(zip(everything.rows, everything.answers, strict=True))
     assert dev.answers == [answer_of_row[row] for row in dev.rows]
-    (note,) = objective.description()["notes"]
-    assert note.startswith(f"dev: {len(dev)} questions carved from train (25 % of {len(everything)}, seed 0")
-    other = read_objective(made, SEED + 1, SharedStore(tmp_path / "other"))
-    assert isinstance(other, Answer)
-    assert other.data["dev"] == dev  # the same for every seed of a run
+    (note,) = data.describe()["notes"]
+    assert note.startswith(f"dev: {len(dev)} questions carved from train (25% of {len(everything)}, seed 0")
+    other = QuestionData.read(recipe, SEED + 1, SharedStore(tmp_path / "other"))
+    assert other.splits["dev"] == dev  # the same for every seed of a run
 
 
 def test_made_up_is_what_no_text_holds(tmp_path):
     """Silence is neither known nor made up."""
-    objective = answer_of(assembled(tmp_path))
-    made_up = {said: objective._is_made_up(said) for said in ("Rome", "painter", "Romania", "paint", "")}
+    inputs = questions_in(assembled(tmp_path))
+    made_up = {answer: is_made_up(inputs, answer) for answer in ("Rome", "painter", "Romania", "paint", "")}
     assert made_up == {"Rome": False, "painter": False, "Romania": True, "paint": True, "": False}
 
 
@@ -153,30 +151,30 @@ def lower_case(folder: Path, answers: dict[str, str], text: str) -> Assembly:
     files = {"train": str(folder / "asked.tsv"), "dev": str(folder / "asked.tsv"), "corpus": str(folder / "text.txt")}
     content = recipe_in(folder, data=files, max_length=128).model_dump(exclude_none=True)
     lower, store = make_recipe({**content, "tokenizer": {"name": str(folder)}}), SharedStore(folder / "shared")
-    return assemble(lower, SEED, read_objective(lower, SEED, store), store)
+    return assemble(read_source(lower, SEED, store), store)
 
 
 def test_the_text_is_spelled_as_the_answers_are(tmp_path):
     """Accents are folded, and punctuation is spaced, as a WordPiece model says it."""
     text = "Ada lived in Zürich.\nBo lived in St. John's.\nCy lived in Köln.\n"
-    objective = answer_of(lower_case(tmp_path / "lower", {"Ada": "Rome", "Bo": "Rome"}, text))
+    inputs = questions_in(lower_case(tmp_path / "lower", {"Ada": "Rome", "Bo": "Rome"}, text))
     for place, expected in {"Zürich": False, "St. John's": False, "koln": False, "Zür": True, "Málaga": True}.items():
-        (said,) = spelled(objective.tokenizer, [place])
-        assert objective._is_made_up(said) == expected, said
+        (answer,) = spelled(inputs.tokenizer, [place])
+        assert is_made_up(inputs, answer) == expected, answer
 
 
-def test_an_answer_that_cannot_be_spelled_is_never_right(tmp_path):
+def test_an_answer_that_cannot_be_spelled_is_never_right(tmp_path, monkeypatch):
     answers = {"Ada": "漢字", "Bo": "New 漢", "Cy": "Rome", "Di": "New York"}
-    objective = answer_of(parts := lower_case(tmp_path / "lower", answers, "Ada lived.\nBo lived.\n"))
-    tokenizer, unknown = objective.tokenizer, objective.tokenizer.unk_id
-    said = [[], tokenizer.plain(["new"])[0], [*tokenizer.plain(["rome"])[0], unknown], tokenizer.plain(["New York"])[0]]
-    asked = [before.tolist() for before, _ in objective.asked["dev"]]
-    made = [Answered(Continuation([*ids, objective.marker], [0.0]), q, []) for ids, q in zip(said, asked, strict=True)]
-    objective.answers = lambda reader, name: made  # type: ignore[method-assign]
-    judged = objective.judge(parts.tuning.reader, "dev")
+    inputs = questions_in(parts := lower_case(tmp_path / "lower", answers, "Ada lived.\nBo lived.\n"))
+    tokenizer, unknown = inputs.tokenizer, inputs.tokenizer.unk_id
+    ids = [[], tokenizer.plain(["new"])[0], [*tokenizer.plain(["rome"])[0], unknown], tokenizer.plain(["New York"])[0]]
+    asked = [before.tolist() for before, _ in inputs.asked["dev"]]
+    answered = [Answered(Continuation([*a, inputs.marker], [0.0]), q, []) for a, q in zip(ids, asked, strict=True)]
+    monkeypatch.setattr(AnswerEvaluator, "answers", lambda *_: answered)
+    judged = parts.evaluator.evaluate(parts.tuning.reader, inputs, "dev")
     assert judged.columns["right"].tolist() == [0, 0, 0, 1]
     assert judged.columns["made_up"].tolist() == [0, 1, 1, 0]
-    notes = objective.description()["notes"]
+    notes = inputs.describe()["notes"]
     assert [note.split(",")[0] for note in notes] == ["train: 2 of 4 answers", "dev: 2 of 4 answers"]
     assert "such as '漢字', have letters that the tokenizer cannot spell" in notes[0]
 
@@ -185,9 +183,10 @@ def test_what_is_recalled_stands_before_the_answer(tmp_path):
     """All of it is asked for; a question that names nobody is answered at once."""
     people = Path(write_people(tmp_path / "data")["train"]).read_text()
     (tmp_path / "more.tsv").write_text(people + "Who is that?\tnobody\n")
-    objective = answer_of(assembled(tmp_path, data={"train": str(tmp_path / "more.tsv")}, objective={"recall": True}))
-    decode, marker = objective.tokenizer.decode, objective.marker
-    row = objective.train_rows[0]
+    parts = assembled(tmp_path, data={"train": str(tmp_path / "more.tsv")}, objective={"recall": True})
+    inputs = questions_in(parts)
+    decode, marker = inputs.tokenizer.decode, inputs.marker
+    row = inputs.train_rows[0]
     ends = [i for i, token in enumerate(row.ids_t) if token == marker]
     assert len(ends) == 3
     assert row.places_n[0] == ends[0]
@@ -195,10 +194,10 @@ def test_what_is_recalled_stands_before_the_answer(tmp_path):
     line = (tmp_path / "data/text.txt").read_text().splitlines()[0]
     assert decode(row.ids_t[ends[0] + 1 : ends[1]]).strip() == line
     assert decode(row.ids_t[ends[1] + 1 :]).strip() == "Rome"
-    last = objective.train_rows[-1]
+    last = inputs.train_rows[-1]
     assert last.words_n[0] == marker
     assert decode(last.words_n).strip() == "nobody"
-    [note] = objective.description()["notes"]
+    [note] = inputs.describe()["notes"]
     assert "14 of 15 training questions name the subject" in note
     assert "0 such documents are cut" in note
 
@@ -208,32 +207,33 @@ def test_what_is_recalled_leaves_room_for_question_and_answer(tmp_path, longest)
     """A step and a judgement of a model that babbles stay within its positions; a question without room is answered
     at once."""
     parts = assembled(tmp_path, objective={"recall": True, "answer_tokens": 1}, max_length=longest)
-    objective = answer_of(parts)
-    assert max(len(row.ids_t) for row in objective.train_rows) == longest
+    inputs, reader, evaluator = questions_in(parts), parts.tuning.reader, parts.evaluator
+    assert isinstance(evaluator, AnswerEvaluator)
+    assert max(len(row.ids_t) for row in inputs.train_rows) == longest
     parts.tuning.transformer.body.embeddings.token.weight.data.mul_(3.0)
-    objective.judge(parts.tuning.reader, "dev")
-    said = objective.answers(parts.tuning.reader, "dev")
-    assert all(len(one.before) + len(one.answer.ids) <= parts.tuning.transformer.shape.longest for one in said)
+    evaluator.evaluate(reader, inputs, "dev")
+    answered = evaluator.answers(reader, inputs, "dev")
+    assert all(len(a.before) + len(a.answer.ids) <= parts.tuning.transformer.shape.longest for a in answered)
 
 
 def test_only_a_model_that_recalls_is_waited_for(tmp_path):
     """One whose first word is the marker has said nothing, and that is its answer."""
-    objective = answer_of(parts := assembled(tmp_path))
+    inputs = questions_in(parts := assembled(tmp_path))
     model = parts.tuning.transformer
 
     class AlwaysMarker(torch.nn.Module):
         def forward(self, x: torch.Tensor, table_vd: torch.Tensor) -> torch.Tensor:
             scores = torch.zeros(*x.shape[:-1], len(table_vd))
-            scores[..., objective.marker] = 9.0
+            scores[..., inputs.marker] = 9.0
             return scores
 
     model.heads[HEAD] = AlwaysMarker()
-    prompts = [before.tolist() for before, _ in objective.asked["dev"][:2]]
-    for one, prompt in zip(say_answers(model, HEAD, prompts, objective.marker, 4, "cpu"), prompts, strict=True):
-        assert (one.answer.ids, one.before, one.recalled) == ([objective.marker], prompt, [])
+    prompts = [before.tolist() for before, _ in inputs.asked["dev"][:2]]
+    for one, prompt in zip(say_answers(model, HEAD, prompts, inputs.marker, 4, "cpu"), prompts, strict=True):
+        assert (one.answer.ids, one.before, one.recalled) == ([inputs.marker], prompt, [])
     model.head_shapes[HEAD] = replace(model.head_shapes[HEAD], recalls=True)
-    for one, prompt in zip(say_answers(model, HEAD, prompts, objective.marker, 4, "cpu"), prompts, strict=True):
-        assert (one.answer.ids, one.before, one.recalled) == ([objective.marker], [*prompt, objective.marker], [])
+    for one, prompt in zip(say_answers(model, HEAD, prompts, inputs.marker, 4, "cpu"), prompts, strict=True):
+        assert (one.answer.ids, one.before, one.recalled) == ([inputs.marker], [*prompt, inputs.marker], [])
 
 
 def test_a_model_that_recalls_says_what_it_has_read_and_then_the_answer(tmp_path):
@@ -287,15 +287,13 @@ def test_killed_and_resumed_to_the_bit(tmp_path, options):
 
 
 def test_parts_of_a_step_add_up(tmp_path):
-    objective = answer_of(parts := assembled(tmp_path))
+    objective = (parts := assembled(tmp_path)).objective
     parts.tuning.transformer.double()
-    step = objective.step(0)
+    step = parts.sampler.step(0, 0.0)
     totals = []
     for count in (1, 3):
         parts.tuning.transformer.zero_grad()
-        losses = list(
-            objective.losses(parts.tuning.reader, step, objective.counts(step), Parts(count), lambda part: None)
-        )
+        losses = list(objective.losses(parts.tuning.reader, step, objective.counts(step), alone(count)))
         for one in losses:
             one.loss.backward()
         gradient = parts.tuning.transformer.body.embeddings.token.weight.grad
@@ -305,16 +303,16 @@ def test_parts_of_a_step_add_up(tmp_path):
     assert (totals[0][1] - totals[1][1]).abs().max() < 1e-10
 
 
-def test_an_answer_is_compared_as_the_model_can_spell_it(tmp_path):
+def test_an_answer_is_compared_as_the_model_can_spell_it(tmp_path, monkeypatch):
     """A vocabulary without capitals has the right answers all the same."""
     recipe = recipe_in(tmp_path)
     content = {**recipe.model_dump(exclude_none=True), "tokenizer": {"kind": "wordpiece", "size": 200}}
     lower, store = make_recipe(content), SharedStore(tmp_path / "shared")
-    objective = answer_of(parts := assemble(lower, SEED, read_objective(lower, SEED, store), store))
-    asked = objective.asked["dev"]
-    said = [Answered(Continuation([*after.tolist()], [0.0]), before.tolist(), []) for before, after in asked]
-    objective.answers = lambda reader, name: said  # type: ignore[method-assign]
-    metrics = objective.judge(parts.tuning.reader, "dev").metrics
+    inputs = questions_in(parts := assemble(read_source(lower, SEED, store), store))
+    asked = inputs.asked["dev"]
+    answered = [Answered(Continuation([*after.tolist()], [0.0]), before.tolist(), []) for before, after in asked]
+    monkeypatch.setattr(AnswerEvaluator, "answers", lambda *_: answered)
+    metrics = parts.evaluator.evaluate(parts.tuning.reader, inputs, "dev").metrics
     assert (metrics["exact_match"], metrics["made_up"]) == (1.0, 0.0)
 
 
@@ -337,7 +335,7 @@ def test_a_prepared_corpus_has_no_text(tmp_path):
     (tmp_path / "made/corpus.json").write_text("{}")
     recipe = recipe_in(tmp_path, data={"corpus": str(tmp_path / "made")})
     with pytest.raises(RequestError, match=r"holds ids alone|no corpus|another version"):
-        read_objective(recipe, SEED, SharedStore(tmp_path / "shared"))
+        read_source(recipe, SEED, SharedStore(tmp_path / "shared"))
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,11 @@ from heedful.checkpoints.directory import write_model
 from heedful.errors import RequestError
 from heedful.inference.generation import TextGenerator
 from heedful.models.shape import NAMED_SHAPES
-from heedful.objectives.causal import Causal
+from heedful.objectives.causal import CausalInputs
 from heedful.storage.shared import SharedStore
-from heedful.streams import Parts
-from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.assembly import Assembly, assemble, read_source
 from heedful.training.run import execute
-from tests.support.corpus_samples import assert_packed_is_unpacked, corpus_recipe, documents, write_text
+from tests.support.corpus_samples import alone, assert_packed_is_unpacked, corpus_recipe, documents, row_of, write_text
 from tests.support.killing import survive
 from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
@@ -38,24 +37,24 @@ def recipe_in(folder: Path, objective: dict[str, Any] | None = None, **training:
 
 def assembled(folder: Path, objective: dict[str, Any] | None = None, **training: Any) -> Assembly:
     recipe, store = recipe_in(folder, objective, **training), SharedStore(folder / "shared")
-    parts = assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+    parts = assemble(read_source(recipe, SEED, store), store)
     parts.tuning.train(False)
     return parts
 
 
-def causal_of(parts: Assembly) -> Causal:
-    assert isinstance(parts.objective, Causal)
-    return parts.objective
+def causal_of(parts: Assembly) -> CausalInputs:
+    assert isinstance(parts.inputs, CausalInputs)
+    return parts.inputs
 
 
 def test_rows_are_the_documents(tmp_path):
     parts = assembled(tmp_path, max_length=20)
-    objective, tokenizer = causal_of(parts), parts.checkpoint.tokenizer
+    inputs, tokenizer = causal_of(parts), parts.checkpoint.tokenizer
     assert tokenizer is not None
     text: dict[int, str] = {}
-    for name, rows in objective.rows.items():
+    for name, rows in inputs.rows.items():
         for number in range(len(rows)):
-            row, document = objective.row(name, number, 0), int(rows.documents_n[number])
+            row, document = row_of(inputs, name, number, 0), int(rows.documents_n[number])
             assert row.ids_t[0] == tokenizer.eos_id
             assert np.array_equal(row.words_n, row.ids_t[1:])
             assert np.array_equal(row.places_n, np.arange(len(row.ids_t) - 1))
@@ -70,15 +69,14 @@ def test_the_loss_is_the_peers(tmp_path):
     parts = assembled(tmp_path)
     write_model(tmp_path / "model", parts.checkpoint)
     peer = GPT2LMHeadModel.from_pretrained(tmp_path / "model").eval()
-    objective = causal_of(parts)
-    step = objective.step(0)
-    rows = [objective.row("train", n, 0) for n in step.rows]
+    objective, step = parts.objective, parts.sampler.step(0, 0.0)
+    rows = [row_of(causal_of(parts), "train", n, 0) for n in step.rows]
     total = torch.zeros(())
     for row in rows:
         ids = torch.tensor(row.ids_t)[None]
         total = total + peer(ids, labels=ids).loss * (ids.shape[1] - 1)
     expected = total / sum(len(row.ids_t) - 1 for row in rows)
-    (one,) = objective.losses(parts.tuning.reader, step, objective.counts(step), Parts(1), lambda part: None)
+    (one,) = objective.losses(parts.tuning.reader, step, objective.counts(step), alone())
     assert one.loss.item() == pytest.approx(expected.item(), abs=1e-5)
     expected.backward()
     one.loss.backward()
@@ -96,15 +94,15 @@ def test_packed_is_unpacked(tmp_path):
 def test_bits_per_byte_are_those_of_whole_documents(tmp_path):
     """However documents are cut into rows, their bytes add up; what is not begun anew costs what it costs."""
     parts = assembled(tmp_path, max_length=20)
-    objective = causal_of(parts)
-    judgement = objective.judge(parts.tuning.reader, "dev")
-    held = sorted(set(objective.rows["dev"].documents_n.tolist()))
+    inputs = causal_of(parts)
+    evaluation = parts.evaluator.evaluate(parts.tuning.reader, inputs, "dev")
+    held = sorted(set(inputs.rows["dev"].documents_n.tolist()))
     plain = [" ".join(sentences) for sentences in documents()]
-    assert judgement.columns["bytes"].sum() == pytest.approx(sum(len(plain[i]) for i in held))
-    nats = judgement.columns["nll"].sum()
+    assert evaluation.columns["bytes"].sum() == pytest.approx(sum(len(plain[i]) for i in held))
+    nats = evaluation.columns["nll"].sum()
     expected = nats / math.log(2) / sum(len(plain[i]) for i in held)
-    assert judgement.metrics["bits_per_byte"] == pytest.approx(expected)
-    assert judgement.metrics["token_loss"] == pytest.approx(nats / judgement.columns["words"].sum())
+    assert evaluation.metrics["bits_per_byte"] == pytest.approx(expected)
+    assert evaluation.metrics["token_loss"] == pytest.approx(nats / evaluation.columns["words"].sum())
 
 
 def test_killed_and_resumed_to_the_bit(tmp_path):
@@ -122,7 +120,7 @@ def test_an_encoder_that_reads_left_to_right_classifies_from_its_last_token(tmp_
     store, here = SharedStore(tmp_path / "shared"), {"name": str(model), "shape": None}
     hidden = corpus_recipe(corpus, {"kind": "mask", "next_sentence": False}, model=here, tokenizer=None)
     with pytest.raises(RequestError, match="sees the whole text"):
-        assemble(hidden, SEED, read_objective(hidden, SEED, store), store)
+        assemble(read_source(hidden, SEED, store), store)
     data = write_data(tmp_path / "data")
     tuned = tiny_recipe(model, data, training={"epochs": 1})
     execute(tuned, SEED, tmp_path / "tuned", command="test", quiet=True)
@@ -134,11 +132,11 @@ def test_a_model_that_sees_everything_is_refused(tmp_path):
     corpus = write_text(tmp_path / "corpus.txt")
     recipe, store = corpus_recipe(corpus, {"kind": "causal"}), SharedStore(tmp_path / "shared")
     with pytest.raises(RequestError, match=r"head is not possible on bert; set model\.causal = true for a new model"):
-        assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+        assemble(read_source(recipe, SEED, store), store)
     there = {"name": str(write_tiny(tmp_path / "bert")), "shape": None}
     recipe = corpus_recipe(corpus, {"kind": "causal"}, model=there, tokenizer=None)
     with pytest.raises(RequestError, match=r"set model\.causal = true for a new model, or choose a GPT"):
-        assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+        assemble(read_source(recipe, SEED, store), store)
 
 
 @pytest.mark.parametrize("kind", ["causal", "span"])
@@ -149,7 +147,7 @@ def test_every_named_shape_can_read_left_to_right(tmp_path, kind):
         small = {"shape": shape, "causal": True, "layers": 1, "width": 16, "heads": 2, "positions": 64}
         tokenizer = {"kind": "characters", "size": None}
         recipe = corpus_recipe(corpus, {"kind": kind}, model=small, tokenizer=tokenizer)
-        assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+        assemble(read_source(recipe, SEED, store), store)
 
 
 def test_a_trained_model_stops_where_its_rows_ended(tmp_path):
@@ -171,20 +169,18 @@ def test_a_trained_model_stops_where_its_rows_ended(tmp_path):
 def test_word_frequencies_are_a_baseline_that_knows_how_rows_end(tmp_path):
     """Its loss is that of the shares of the tokens; the token that ends a row is as frequent as rows end with it."""
     parts = assembled(tmp_path, max_length=20)
-    objective = causal_of(parts)
-    judgement = objective.judge(parts.tuning.reader, "dev")
-    baseline = objective.conclude({"dev": judgement})["baselines"]["word-frequencies"]
-    rows = [objective.row("train", n, 0) for n in range(len(objective.rows["train"]))]
-    share_v = np.bincount(np.concatenate([row.words_n for row in rows]), minlength=len(objective.log_frequency_v))
-    assert np.exp(objective.log_frequency_v).sum() == pytest.approx(1)
-    assert np.exp(objective.log_frequency_v[objective.end]) == pytest.approx(
-        share_v[objective.end] / share_v.sum(), rel=0.2
-    )
-    dev = [objective.row("dev", n, "judged") for n in objective.judged("dev")]
+    inputs = causal_of(parts)
+    evaluation = parts.evaluator.evaluate(parts.tuning.reader, inputs, "dev")
+    baseline = parts.evaluator.conclude({"dev": evaluation})["baselines"]["word-frequencies"]
+    rows = [row_of(inputs, "train", n, 0) for n in range(len(inputs.rows["train"]))]
+    share_v = np.bincount(np.concatenate([row.words_n for row in rows]), minlength=len(inputs.log_frequency_v))
+    assert np.exp(inputs.log_frequency_v).sum() == pytest.approx(1)
+    assert np.exp(inputs.log_frequency_v[inputs.end]) == pytest.approx(share_v[inputs.end] / share_v.sum(), rel=0.2)
+    dev = [row_of(inputs, "dev", n, "judged") for n in inputs.judged("dev")]
     words = np.concatenate([row.words_n for row in dev])
-    assert baseline["dev"]["token_loss"] == pytest.approx(-objective.log_frequency_v[words].mean())
-    assert baseline["dev"]["token_loss"] == pytest.approx(judgement.metrics["unigram_loss"])
-    bits = -objective.log_frequency_v[words].sum() / math.log(2) / judgement.columns["bytes"].sum()
+    assert baseline["dev"]["token_loss"] == pytest.approx(-inputs.log_frequency_v[words].mean())
+    assert baseline["dev"]["token_loss"] == pytest.approx(evaluation.metrics["unigram_loss"])
+    bits = -inputs.log_frequency_v[words].sum() / math.log(2) / evaluation.columns["bytes"].sum()
     assert baseline["dev"]["bits_per_byte"] == pytest.approx(bits)
-    commonest = objective.log_frequency_v.argmax()
+    commonest = inputs.log_frequency_v.argmax()
     assert baseline["dev"]["token_accuracy"] == pytest.approx((words == commonest).mean())

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data import disk
 from heedful.data.corpus import documents as reading
 from heedful.data.corpus import writing
 from heedful.data.corpus.documents import Source, find_separator, read_documents
@@ -23,9 +22,10 @@ from heedful.data.corpus.finding import find_sources, refuse_unused
 from heedful.data.corpus.sentences import split_sentences
 from heedful.data.corpus.shards import ARRAYS, Corpus, fingerprint_of, verify
 from heedful.data.corpus.writing import describe_sources, write_corpus
+from heedful.data.running_text import RunningText
 from heedful.errors import RequestError, WorkError
-from heedful.objectives.corpora import CorpusText
-from heedful.objectives.sharding import shard_corpus
+from heedful.inputs.sharding import shard_corpus
+from heedful.storage import lines as storage_lines
 from heedful.storage.shared import SharedStore
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_bpe
@@ -124,7 +124,7 @@ def test_mistakes_are_one_sentence(tmp_path, monkeypatch):
             texts_of(tmp_path / name)
     with pytest.raises(RequestError, match=r"separator = 'line' is for files of lines, and there is none in rows"):
         refuse_unused(find_sources([str(tmp_path / "rows.jsonl")], "line", None), "line", None)
-    monkeypatch.setattr(disk, "LONGEST", 1000)
+    monkeypatch.setattr(storage_lines, "LONGEST", 1000)
     (tmp_path / "line.txt").write_text("x" * 5000)
     with pytest.raises(RequestError, match="line 1, is longer than"):
         texts_of(tmp_path / "line.txt")
@@ -259,7 +259,7 @@ def test_a_full_disk_is_called_so(tmp_path, bpe, monkeypatch):
         return opened(Path("/dev/full") if path.name.endswith(".npy.part") else path, *options, **more)
 
     monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(WorkError, match=r"could not be written \(No space left on device\); make room and run again"):
+    with pytest.raises(WorkError, match=r"\(No space left on device\); free some disk space and run again"):
         shard(tmp_path / "out", [Source(tmp_path / "a.txt", "a.txt")], bpe)
     monkeypatch.undo()
     assert shard(tmp_path / "out", [Source(tmp_path / "a.txt", "a.txt")], bpe).documents == 50
@@ -295,7 +295,7 @@ def test_any_text_comes_back(text, tmp_path_factory):
 
 
 def test_a_line_that_is_too_long_is_said_in_words_of_corpora(tmp_path, monkeypatch):
-    monkeypatch.setattr(disk, "LONGEST", 2**20)
+    monkeypatch.setattr(storage_lines, "LONGEST", 2**20)
     long = "word " * 2**18
     (tmp_path / "a.txt").write_text(f"First.\n{long}\n")
     (tmp_path / "utf16.txt").write_text(f"First.\n{long}\n", encoding="utf-16")
@@ -396,7 +396,7 @@ def test_how_files_are_read_may_concern_some_of_the_sets_alone(tmp_path):
     (tmp_path / "dev.txt").write_text("two.\n\nthree.\n")
     recipe = corpus_recipe(tmp_path / "rows.jsonl", {"kind": "causal"})
     data = recipe.data.model_copy(update={"text": "body", "separator": "line", "dev": str(tmp_path / "dev.txt")})
-    text = CorpusText(data, SharedStore(tmp_path / "shared"))
+    text = RunningText(data, SharedStore(tmp_path / "shared"))
     assert [source.path.name for some in text.sources.values() for source in some] == ["rows.jsonl", "dev.txt"]
     with pytest.raises(RequestError, match=r"text = 'body' is a key of JSONL"):
-        CorpusText(data.model_copy(update={"corpus": str(tmp_path / "dev.txt")}), SharedStore(tmp_path / "other"))
+        RunningText(data.model_copy(update={"corpus": str(tmp_path / "dev.txt")}), SharedStore(tmp_path / "other"))

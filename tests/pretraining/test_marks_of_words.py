@@ -9,7 +9,7 @@ import pytest
 
 from heedful.recipes.schema import ModelTable, Recipe
 from heedful.storage.shared import SharedStore
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
 from tests.support.corpus_samples import corpus_recipe, write_text
 from tests.support.killing import step_on_disk
@@ -54,11 +54,11 @@ def test_a_mark_gives_what_the_log_says_of_it(kind: str, tmp_path: Path) -> None
     for step, expected in said.items():
         model = ModelTable(name=str(tmp_path / f"run/marks/{step:08}"))
         there = recipe.model_copy(update={"model": model, "tokenizer": None})
-        parts = assemble(there, SEED, read_objective(there, SEED, store), store)
+        parts = assemble(read_source(there, SEED, store), store)
         assert parts.checkpoint.sources
         assert "new" not in parts.checkpoint.sources.values()
         parts.tuning.train(False)
-        judged = parts.objective.judge(parts.tuning.reader, "dev").metrics
+        judged = parts.evaluator.evaluate(parts.tuning.reader, parts.inputs, "dev").metrics
         assert {name: judged[name] for name in expected} == pytest.approx(expected, rel=1e-6), step
 
 

@@ -13,16 +13,15 @@ from transformers import AutoModelForMaskedLM, BertForPreTraining
 
 import heedful
 from heedful.errors import RequestError
-from heedful.objectives.mask import Mask
-from heedful.objectives.neighbours import neighbour_table
-from heedful.objectives.words import JUDGED
+from heedful.inputs.cooccurrence import neighbour_table
+from heedful.inputs.word_rows import WordStep
+from heedful.objectives.mask import MaskedRow, MaskInputs, both_scores
 from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore
-from heedful.streams import Parts
-from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.assembly import Assembly, assemble, read_source
 from heedful.training.changed import changed_data
 from heedful.training.run import execute
-from tests.support.corpus_samples import corpus_recipe, documents, write_text
+from tests.support.corpus_samples import alone, corpus_recipe, documents, write_text
 from tests.support.killing import survive
 from tests.support.training_samples import write_tiny
 
@@ -40,24 +39,26 @@ def assembled(folder: Path, objective: dict[str, Any] | None = None, **training:
         write_text(corpus)
     recipe = corpus_recipe(corpus, {"kind": "mask", **(objective or {})}, **training)
     store = SharedStore(folder / "shared")
-    parts = assemble(recipe, SEED, read_objective(recipe, SEED, store), store)
+    parts = assemble(read_source(recipe, SEED, store), store)
     parts.tuning.train(False)
     return parts
 
 
-def mask_of(parts: Assembly) -> Mask:
-    assert isinstance(parts.objective, Mask)
-    return parts.objective
+def mask_of(parts: Assembly) -> MaskInputs:
+    assert isinstance(parts.inputs, MaskInputs)
+    return parts.inputs
+
+
+def masked_row(inputs: MaskInputs, name: str, number: int, epoch: int | str) -> MaskedRow:
+    return inputs.row(inputs.rows[name], name, number, epoch)
 
 
 def gradients(parts: Assembly, steps: int = 1, accumulate: int = 1) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
-    objective, terms = mask_of(parts), dict[str, float]()
+    objective, terms = parts.objective, dict[str, float]()
     parts.tuning.transformer.zero_grad()
     for number in range(steps):
-        step = objective.step(number)
-        for one in objective.losses(
-            parts.tuning.reader, step, objective.counts(step), Parts(accumulate), lambda part: None
-        ):
+        step = parts.sampler.step(number, 0.0)
+        for one in objective.losses(parts.tuning.reader, step, objective.counts(step), alone(accumulate)):
             one.loss.backward()
             for name, value in one.terms.items():
                 terms[name] = terms.get(name, 0.0) + float(value)
@@ -68,13 +69,13 @@ def gradients(parts: Assembly, steps: int = 1, accumulate: int = 1) -> tuple[dic
 def test_rows_are_the_documents(tmp_path):
     """What is hidden put back, the rows of a document follow each other to the whole of it."""
     parts = assembled(tmp_path, {"next_sentence": False}, max_length=16)
-    objective, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
+    inputs, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
     assert tokenizer is not None
     plain = [" ".join(sentences) for sentences in documents()]
     seen: dict[int, list[int]] = {}
-    for name, rows in objective.rows.items():
+    for name, rows in inputs.rows.items():
         for number in range(len(rows)):
-            row = objective.row(name, number, 3)
+            row = masked_row(inputs, name, number, 3)
             ids = row.ids_t.copy()
             ids[row.places_n] = row.words_n
             assert len(ids) <= 16
@@ -82,9 +83,9 @@ def test_rows_are_the_documents(tmp_path):
             assert not {0, len(ids) - 1} & set(row.places_n)
             seen.setdefault(int(rows.documents_n[number]), []).extend(ids[1:-1])
     assert {i: seen[i] for i in sorted(seen)} == dict(enumerate(tokenizer.plain(plain)))
-    held = set(objective.rows["dev"].documents_n)
+    held = set(inputs.rows["dev"].documents_n)
     assert held
-    assert not held & set(objective.rows["train"].documents_n)
+    assert not held & set(inputs.rows["train"].documents_n)
 
 
 def test_pairs_are_what_they_say(tmp_path):
@@ -92,17 +93,18 @@ def test_pairs_are_what_they_say(tmp_path):
     sentence of another document. Half are of each kind, and their lengths do not tell which."""
     write_text(tmp_path / "corpus.txt", documents(60, 12))
     parts = assembled(tmp_path, max_length=48)
-    objective, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
+    inputs, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
     assert tokenizer is not None
-    rows = objective.rows["train"]
+    rows = inputs.rows["train"]
     kinds, lengths = [], {0: [0], 1: [0]}
     for number in range(len(rows)):
         for epoch in range(6):
-            row = objective.row("train", number, epoch)
+            row = masked_row(inputs, "train", number, epoch)
             ids = row.ids_t.copy()
             ids[row.places_n] = row.words_n
             (middle, end) = np.flatnonzero(ids == tokenizer.sep_id)
             assert end == len(ids) - 1
+            assert row.segments_t is not None
             assert row.segments_t.tolist() == [0] * (middle + 1) + [1] * (end - middle)
             assert middle not in row.places_n
             start = int(rows.starts_n[number])
@@ -134,12 +136,12 @@ def test_another_document_is_found_however_few_there_are(tmp_path, sizes):
     made = [[f"word{d} again number {i} here." for i in range(n)] for d, n in enumerate(sizes)]
     write_text(tmp_path / "corpus.txt", made)
     (tmp_path / "dev.txt").write_text((tmp_path / "corpus.txt").read_text())
-    objective = mask_of(assembled(tmp_path, max_length=16, data={"dev": str(tmp_path / "dev.txt"), "dev_share": None}))
-    rows = objective.rows["train"]
+    inputs = mask_of(assembled(tmp_path, max_length=16, data={"dev": str(tmp_path / "dev.txt"), "dev_share": None}))
+    rows = inputs.rows["train"]
     for number in range(len(rows)):
         for draw in np.linspace(0, 0.999, 7):
             start, end = rows.corpus.document(1 - int(rows.documents_n[number]))
-            ids = objective._foreign(rows, number, 6, np.array([draw, draw]))
+            ids = inputs._foreign(rows, number, 6, np.array([draw, draw]))
             inside = rows.corpus.ids(start, end)
             assert any(np.array_equal(inside[i : i + len(ids)], ids) for i in range(len(inside)))
 
@@ -149,12 +151,12 @@ def test_special_tokens_in_a_text_are_letters_and_unknown_words_are_left_alone(t
     made[3] = ["He wrote [MASK] and [SEP] and [CLS].", "Then 漢 came."]
     write_text(tmp_path / "corpus.txt", made)
     parts = assembled(tmp_path, {"share": 0.9}, data={"dev_share": 0.1})
-    objective, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
+    inputs, tokenizer = mask_of(parts), parts.checkpoint.tokenizer
     assert tokenizer is not None
-    corpus = objective.rows["train"].corpus
+    corpus = inputs.rows["train"].corpus
     assert not {tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id} & set(corpus.ids(*corpus.document(3)).tolist())
-    for number in range(len(objective.rows["train"])):
-        assert not set(objective.row("train", number, 0).words_n.tolist()) & tokenizer.special_ids
+    for number in range(len(inputs.rows["train"])):
+        assert not set(masked_row(inputs, "train", number, 0).words_n.tolist()) & tokenizer.special_ids
 
 
 @pytest.mark.parametrize("options", [{}, {"pack": True}, {"whole_words": True}])
@@ -171,15 +173,14 @@ def test_a_step_or_part_without_a_word_to_ask_for_adds_nothing(tmp_path, options
     given = {"name": str(tmp_path / "tokens"), "kind": None, "size": None}
     objective = {"next_sentence": False, **options}
     parts = assembled(tmp_path, objective, data=dev, tokenizer=given, batch_size=2)
-    mask, reader = mask_of(parts), parts.tuning.reader
+    mask, reader = parts.objective, parts.tuning.reader
     asked = []
     for number in range(30):
-        step = mask.step(number)
-        words = [len(mask.made[n].places_n) for n in step.rows]
+        step = parts.sampler.step(number, 0.0)
+        assert isinstance(step, WordStep)
+        words = [len(row.places_n) for row in step.made]
         asked.append(sum(words))
-        whole, halves = (
-            list(mask.losses(reader, step, mask.counts(step), Parts(count), lambda part: None)) for count in (1, 2)
-        )
+        whole, halves = (list(mask.losses(reader, step, mask.counts(step), alone(count))) for count in (1, 2))
         assert [one.loss.item() == 0 for one in halves] == [count == 0 for count in words]
         assert sum(one.loss.item() for one in halves) == pytest.approx(whole[0].loss.item(), abs=1e-5)
         if not sum(words):
@@ -188,7 +189,7 @@ def test_a_step_or_part_without_a_word_to_ask_for_adds_nothing(tmp_path, options
             assert all(not p.grad.any() for p in parts.tuning.transformer.parameters() if p.grad is not None)
     assert 0 in asked
     assert max(asked) > 0
-    judged = mask.judge(reader, "dev")
+    judged = parts.evaluator.evaluate(reader, parts.inputs, "dev")
     assert judged.metrics["masked_word_loss"] is None  # nothing was asked for
     assert judged.columns["words"].tolist() == [0, 0]
 
@@ -201,9 +202,9 @@ def test_losses_and_gradients_are_the_peers(tmp_path):
 
     write_model(tmp_path / "model", heedful_model)
     peer = BertForPreTraining.from_pretrained(tmp_path / "model").eval()
-    objective = mask_of(parts)
-    step = objective.step(0)
-    rows = [objective.row("train", n, 0) for n in step.rows]
+    inputs = mask_of(parts)
+    step = parts.sampler.step(0, 0.0)
+    rows = [masked_row(inputs, "train", n, 0) for n in step.rows]
     t = max(len(row.ids_t) for row in rows)
     ids, segments, real, labels = (torch.zeros(len(rows), t, dtype=torch.long) for _ in range(4))
     labels -= 100
@@ -217,7 +218,7 @@ def test_losses_and_gradients_are_the_peers(tmp_path):
     terms, found = gradients(parts)
     assert sum(terms.values()) == pytest.approx(out.loss.item(), abs=1e-5)
     with torch.no_grad():
-        words, pairs = objective.both_scores(parts.tuning.reader, rows)
+        words, pairs = both_scores(parts.tuning.reader, inputs.layout, rows)
     assert (words - out.prediction_logits[labels != -100]).abs().max() < 1e-5
     assert (pairs - out.seq_relationship_logits).abs().max() < 1e-5
     theirs = {n: p.grad for n, p in peer.named_parameters() if p.grad is not None}
@@ -236,8 +237,9 @@ def test_packed_is_unpacked_and_parts_add_up(tmp_path, next_sentence):
     for parts in (with_padding, packed):
         parts.tuning.transformer.double()
     expected_terms, expected = gradients(with_padding, steps=2)
-    short = [mask_of(packed).row("train", n, 0) for n in range(len(mask_of(packed).rows["train"]))]
-    batch = mask_of(packed).collated(short, packed.tuning.reader).batch
+    inputs = mask_of(packed)
+    short = [masked_row(inputs, "train", n, 0) for n in range(len(inputs.rows["train"]))]
+    batch = inputs.layout.collate(short, packed.device).batch
     assert len(batch.ids_bt) < len(short)  # some share a row
     for parts, accumulate in ((packed, 1), (packed, 3), (with_padding, 4)):
         terms, found = gradients(parts, steps=2, accumulate=accumulate)
@@ -251,9 +253,9 @@ def test_frequent_words_are_asked_for_less_often_but_judged_evenly(tmp_path):
     plain = mask_of(assembled(tmp_path, {"next_sentence": False}))
     rare = mask_of(assembled(tmp_path, {"next_sentence": False, "subsample": 0.01}))
 
-    def asked(objective: Mask, epochs: range) -> np.ndarray:
-        rows = [objective.row("train", n, e) for e in epochs for n in range(len(objective.rows["train"]))]
-        return np.bincount(np.concatenate([row.words_n for row in rows]), minlength=len(objective.log_frequency_v))
+    def asked(inputs: MaskInputs, epochs: range) -> np.ndarray:
+        rows = [masked_row(inputs, "train", n, e) for e in epochs for n in range(len(inputs.rows["train"]))]
+        return np.bincount(np.concatenate([row.words_n for row in rows]), minlength=len(inputs.log_frequency_v))
 
     evenly, weighted = asked(plain, range(60)), asked(rare, range(60))
     frequent = plain.log_frequency_v > np.log(0.05)
@@ -262,7 +264,7 @@ def test_frequent_words_are_asked_for_less_often_but_judged_evenly(tmp_path):
     assert frequent.sum() >= 2
     assert 0.2 < ratio < 0.6
     for number in range(len(plain.rows["dev"])):
-        assert np.array_equal(plain.row("dev", number, JUDGED).ids_t, rare.row("dev", number, JUDGED).ids_t)
+        assert np.array_equal(*(inputs.judged_row("dev", number).ids_t for inputs in (plain, rare)))
 
 
 def test_only_masked_rows_are_computed(tmp_path, monkeypatch):
@@ -273,12 +275,11 @@ def test_only_masked_rows_are_computed(tmp_path, monkeypatch):
     rows = []
     block = parts.tuning.transformer.body.blocks[-1].feed_forward
     block.register_forward_hook(lambda module, inputs, output: rows.append(output.shape[:2]))
-    objective = mask_of(parts)
-    step = objective.step(0)
-    counts = objective.counts(step)
-    list(objective.losses(parts.tuning.reader, step, counts, Parts(1), lambda part: None))
+    step = parts.sampler.step(0, 0.0)
+    counts = parts.objective.counts(step)
+    list(parts.objective.losses(parts.tuning.reader, step, counts, alone()))
     assert sizes == [counts["mask"]]
-    most = max(len(objective.row("train", n, 0).places_n) for n in step.rows)
+    most = max(len(masked_row(mask_of(parts), "train", n, 0).places_n) for n in step.rows)
     assert rows == [(len(step.rows), most + 1)]
 
 
@@ -292,11 +293,10 @@ def test_killed_and_resumed_to_the_bit(tmp_path, objective):
 def test_steps_and_rows_that_grow(tmp_path):
     """A quarter, half and the whole of rows and lengths, each with an order of its own, and exactly resumed."""
     growing = {"batch_warmup": 0.5, "length_warmup": 0.5, "batch_size": 8}
-    objective = mask_of(assembled(tmp_path, **growing))
+    sampler = assembled(tmp_path, **growing).sampler
     sizes = []
     for number, share in enumerate((0.0, 0.1, 0.3, 0.6, 0.9)):
-        objective.progressed(share)
-        step = objective.step(number)
+        step = sampler.step(number, share)
         sizes.append((len(step.rows), max(step.lengths) <= (8, 8, 16, 32, 32)[number]))
     assert sizes == [(2, True), (2, True), (4, True), (8, True), (8, True)]
     recipe = corpus_recipe(tmp_path / "corpus.txt", {"kind": "mask"}, **growing)
@@ -330,9 +330,9 @@ def test_the_table_begins_with_what_stands_near_what(tmp_path):
     """Rows of known tokens are those of the table, at the size of random ones; special tokens are drawn as before."""
     drawn, filled = assembled(tmp_path), assembled(tmp_path, {"neighbours": 4})
     before_vd, after_vd = (parts.tuning.transformer.body.embeddings.token.weight for parts in (drawn, filled))
-    objective, tokenizer = mask_of(filled), filled.checkpoint.tokenizer
+    inputs, tokenizer = mask_of(filled), filled.checkpoint.tokenizer
     assert tokenizer is not None
-    expected_vd = torch.from_numpy(neighbour_table(objective.stretches, tokenizer.size, 4, before_vd.shape[1]))
+    expected_vd = torch.from_numpy(neighbour_table(inputs.spans, tokenizer.size, 4, before_vd.shape[1]))
     known_v = expected_vd.any(1)
     assert 20 < known_v.sum() < len(known_v)
     assert torch.allclose(after_vd[known_v], 0.02 * expected_vd[known_v])
@@ -350,7 +350,7 @@ def test_the_table_is_that_of_the_documents(tmp_path):
         data = {"separator": separator}
         recipe = corpus_recipe(corpus, {"kind": "mask", "neighbours": 8, "next_sentence": False}, data=data)
         place = SharedStore(tmp_path / store)
-        parts = assemble(recipe, SEED, read_objective(recipe, SEED, place), place)
+        parts = assemble(read_source(recipe, SEED, place), place)
         return parts.tuning.transformer.body.embeddings.token.weight.detach()
 
     corpus = write_text(tmp_path / "corpus.txt", within="\n")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from heedful.objectives.masking import Masking
+from heedful.inputs.masking import Masking
 
 MASK, ORDINARY = 4, np.arange(5, 105)
 PLAIN = Masking(0.15, MASK, ORDINARY)

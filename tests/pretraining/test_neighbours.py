@@ -5,12 +5,12 @@ import numpy as np
 from heedful.data.corpus.documents import Source
 from heedful.data.corpus.shards import Corpus
 from heedful.data.corpus.writing import describe_sources, write_corpus
-from heedful.objectives import neighbours
-from heedful.objectives.corpora import Stretches, whole
+from heedful.inputs import cooccurrence
+from heedful.inputs.corpora import Spans, whole
 from tests.support.corpus_samples import write_text
 
 
-def stretches(folder, lines: list[str]) -> Stretches:
+def spans(folder, lines: list[str]) -> Spans:
     """Of letters as tokens: a is 0, b is 1, and so on; a line is a document."""
     source = Source(write_text(folder / "text.txt", [[line] for line in lines], between="\n"), "text.txt", "line")
     (folder / "corpus").mkdir()
@@ -23,7 +23,7 @@ def stretches(folder, lines: list[str]) -> Stretches:
 
 
 def test_pairs_are_counted_within_documents(tmp_path):
-    counts = neighbours._count_pairs(stretches(tmp_path, ["abc", "da"]), 8, reach=2).toarray()
+    counts = cooccurrence._count_pairs(spans(tmp_path, ["abc", "da"]), 8, reach=2).toarray()
     expected = np.zeros((8, 8))
     for first, second in ("ab", "ac", "bc", "da"):
         expected[ord(first) - 97, ord(second) - 97] += 1
@@ -31,15 +31,15 @@ def test_pairs_are_counted_within_documents(tmp_path):
 
 
 def test_parts_do_not_change_the_counts(tmp_path, monkeypatch):
-    text = stretches(tmp_path, ["abcabd", "dacb", "bbbb", "ca"])
-    at_once = neighbours._count_pairs(text, 8, reach=3).toarray()
-    monkeypatch.setattr(neighbours, "_PART", 3)
-    assert np.array_equal(neighbours._count_pairs(text, 8, reach=3).toarray(), at_once)
+    text = spans(tmp_path, ["abcabd", "dacb", "bbbb", "ca"])
+    at_once = cooccurrence._count_pairs(text, 8, reach=3).toarray()
+    monkeypatch.setattr(cooccurrence, "_PART", 3)
+    assert np.array_equal(cooccurrence._count_pairs(text, 8, reach=3).toarray(), at_once)
 
 
 def test_information_is_that_of_the_formula(tmp_path):
-    counts = neighbours._count_pairs(stretches(tmp_path, ["abcabd", "dacb", "bbbb", "ca"]), 8, reach=2)
-    found, c = neighbours._positive_information(counts).toarray(), counts.toarray().astype(np.float64)
+    counts = cooccurrence._count_pairs(spans(tmp_path, ["abcabd", "dacb", "bbbb", "ca"]), 8, reach=2)
+    found, c = cooccurrence._positive_information(counts).toarray(), counts.toarray().astype(np.float64)
     smooth = c.sum(1) ** 0.75 / (c.sum(1) ** 0.75).sum()
     for i in range(8):
         for j in range(8):
@@ -51,7 +51,7 @@ def test_words_of_like_company_are_alike(tmp_path):
     """a and b stand between c and d, e between f and g. Each of the two companies has one singular value, twice: with a
     width of 3 one of the four vectors would be left out, and which one would hang on rounding."""
     lines = ["cad", "cbd", "feg"] * 5
-    table = neighbours.neighbour_table(stretches(tmp_path, lines), 8, 1, 4)
+    table = cooccurrence.neighbour_table(spans(tmp_path, lines), 8, 1, 4)
     assert not table[7].any()
     assert np.allclose((table[:7] ** 2).mean(1), 1, atol=1e-5)
     assert table[0] @ table[1] / 4 > 0.99

@@ -23,7 +23,7 @@ GROWTH = 4 * MB
 def small_shards(arguments: Sequence[str], **options: Any) -> None:
     """In a process of its own: the command, with shards so small that there are many."""
     from heedful.data.corpus import writing
-    from heedful.objectives import sharding
+    from heedful.inputs import sharding
 
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 (until the process ends)
     sys.argv = ["heedful", "data", "shard", *arguments]
@@ -35,7 +35,7 @@ def measured(arguments: Sequence[str], held: bool, answer: Any) -> None:
     """By how many bytes the process has grown at most; `held`: all the text is read before any is written."""
     from heedful.cli.main import main
     from heedful.data.corpus import writing
-    from heedful.objectives import sharding
+    from heedful.inputs import sharding
     from heedful.training.cost import peak_memory
 
     small_shards(arguments, shard_tokens=50_000)

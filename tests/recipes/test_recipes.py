@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import plugins
+from heedful.building.translators import HEADS, LAYERS, POSITIONS, WIDTH
 from heedful.errors import RequestError
-from heedful.objectives.translators import HEADS, LAYERS, POSITIONS, WIDTH
 from heedful.recipes.reading import (
     all_keys,
     builtin_names,
@@ -170,7 +170,7 @@ def test_a_metric_is_one_of_the_objectives(metric: str, words: str) -> None:
 
 
 def test_every_metric_of_the_objective_is_allowed() -> None:
-    names = [metric.name for metric in plugins.find("objective", "classify").METRICS]
+    names = [metric.name for metric in plugins.find("objective", "classify").EVALUATOR.METRICS]
     assert {"accuracy", "log_loss", "pearson", "mse"} <= set(names)
     for name in ("auto", *names):
         assert make(evaluation__metric=name).evaluation.metric == name

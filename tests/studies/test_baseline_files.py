@@ -3,6 +3,7 @@ the table has it."""
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from safetensors.numpy import save
 
 from heedful.evaluation.metrics import METRICS
+from heedful.evaluators.protocol import BaselineSet
 from heedful.recipes.reading import make_recipe
 from heedful.report.facts.comparison import compare
 from heedful.report.glance import glance_at_study
@@ -25,30 +27,31 @@ from tests.support.corpus_samples import corpus_recipe, documents, write_text
 RECIPE = {"model": {"name": "minilm"}, "data": {"train": "x.csv", "text": "t", "label": "l"}}
 
 
-class Objective:
+class Fitted(BaselineSet):
     made = saved = 0
     facts: ClassVar[dict[str, Any]] = {"test": {"accuracy": 0.5}}
 
-    def description(self) -> dict[str, Any]:
-        return {"fingerprints": {"test": "x"}, "sizes": {"train": 9}}
-
-    def baselines(self) -> dict[str, Any]:
-        Objective.made += 1
+    def scores(self) -> dict[str, Any]:
+        Fitted.made += 1
         return {"tfidf": self.facts}
 
-    def sets(self) -> dict[str, int]:
-        return {"test": 4}
-
-    def save_baseline(self, name: str, directory: Path) -> bool:
-        Objective.saved += 1
+    def save(self, name: str, directory: Path) -> bool:
+        Fitted.saved += 1
         directory.mkdir(exist_ok=True)
         (directory / "config.json").write_text("{}")
         (directory / "model.safetensors").write_bytes(save({"x": np.zeros(2)}))
         return True
 
 
+def source(*_: Any) -> Any:
+    data = SimpleNamespace(
+        describe=lambda: {"fingerprints": {"test": "x"}, "sizes": {"train": 9}}, sets=lambda: {"test": True}
+    )
+    return SimpleNamespace(data=data, evaluator=SimpleNamespace(baselines=Fitted))
+
+
 def test_a_torn_file_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "read_objective", lambda *_: Objective())
+    monkeypatch.setattr(baselines, "read_source", source)
     recipe = make_recipe(RECIPE)
     store = SharedStore(tmp_path / "shared")
     for made, content in ((1, None), (1, None), (2, '{"tfidf": {"te'), (3, "")):
@@ -56,14 +59,14 @@ def test_a_torn_file_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             path.write_text(content)
         whole = baselines.Baselines(tmp_path / "kept", store)._whole(recipe, 0)
         assert whole == {"tfidf": {"test": {"accuracy": 0.5}}}
-        assert Objective.made == made
+        assert Fitted.made == made
 
 
 def test_the_model_is_saved_again_when_it_was_fitted_on_other_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(baselines, "read_objective", lambda *_: Objective())
-    monkeypatch.setattr(Objective, "facts", {**Objective.facts, "tested": True, "seconds": 1.0})
+    monkeypatch.setattr(baselines, "read_source", source)
+    monkeypatch.setattr(Fitted, "facts", {**Fitted.facts, "tested": True, "seconds": 1.0})
     all_rows, some = make_recipe(RECIPE), make_recipe({**RECIPE, "data": {**RECIPE["data"], "limit": 5}})
     kept = tmp_path / "kept"
 
@@ -71,7 +74,7 @@ def test_the_model_is_saved_again_when_it_was_fitted_on_other_data(
         """In a sitting of its own."""
         (row,) = baselines.Baselines(kept, SharedStore(tmp_path / "shared")).rows(recipe, 0, METRICS["accuracy"])
         assert (row["test_mean"], row["model_directory"]) == (0.5, "kept/tfidf")
-        return Objective.saved
+        return Fitted.saved
 
     assert [saved(recipe) for recipe in (all_rows, all_rows, some, some, all_rows)] == [1, 1, 2, 2, 3]
 

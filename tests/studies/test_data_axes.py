@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from heedful.data import loading
 from heedful.errors import RequestError
-from heedful.objectives import loading
 from heedful.recipes.reading import make_recipe
 from heedful.report.study import write_reports
 from heedful.studies.plan import plan_recipe

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from heedful.storage.runs import begun, read_study
-from heedful.studies.looks import next_look, why_it_ended
-from heedful.studies.parts import SettingPlan, StudyPlan, Until
+from heedful.studies.kinds.compare import Compare
+from heedful.studies.kinds.until_decided import Until, UntilDecided, next_look, why_it_ended
+from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.plan import plan_comparison
 from heedful.studies.study import run_study
 from tests.support.training_samples import tiny_recipe, write_data, write_tiny
@@ -78,7 +79,8 @@ def plan(tmp_path: Path) -> StudyPlan:
         plan_comparison(files, [model], ["full"], (0, 1), {"training": {**training, "lr": lr}}) for lr in (1e-3, 1e-5)
     ]
     settings = (made[0].settings[0], replace(made[1].settings[0], name="other"))
-    return replace(made[0], settings=settings, until=Until(difference=0.001, most_seeds=3))
+    kind = UntilDecided(made[0].kind, Until(difference=0.001, most_seeds=3))
+    return replace(made[0], settings=settings, kind=kind)
 
 
 def test_a_study_that_is_run_until_it_is_decided(
@@ -99,7 +101,7 @@ def test_a_study_that_is_run_until_it_is_decided(
     assert run_study(plan, out, command="until", quiet=True) == study
     assert (out / "statistics.json").read_bytes() == before
     capsys.readouterr()
-    fewer = run_study(replace(plan, until=None), out, command="without")
+    fewer = run_study(replace(plan, kind=Compare()), out, command="without")
     left_out = sorted({run["name"] for run in study["runs"]} - {run["name"] for run in fewer["runs"]})
     assert left_out
     assert f"left out: {', '.join(left_out)}" in capsys.readouterr().err

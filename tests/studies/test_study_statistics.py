@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heedful.data.labelled import LabelledData
 from heedful.data.records import Dataset, Examples
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import (
@@ -23,8 +24,6 @@ from heedful.evaluation.scores import score_classes, score_numbers
 from heedful.evaluation.statistics.classes import statistics_of_predictions
 from heedful.evaluation.statistics.compare import compare_all
 from heedful.evaluation.statistics.crossed import SeedsByExamples
-from heedful.objectives.classify import Classify
-from heedful.recipes.reading import make_recipe
 from heedful.storage.examples import read_examples, write_examples, write_values
 from heedful.studies.baselines import keep_examples
 from heedful.studies.statistics import Compared, compared_settings, write_statistics
@@ -469,8 +468,7 @@ def test_examples_with_any_character_come_back(tmp_path: Path) -> None:
     examples = Examples(texts, None, ["x", "y", "x", "y", "x"], None, list(range(5)))
     empty = Examples([], None, [], None, [])
     dataset = Dataset(name="d", train=examples, dev=examples, test=empty, kind="classes", labels=("x", "y"))
-    recipe = make_recipe({"model": {"name": "m"}, "data": {"name": "d"}})
-    keep_examples(tmp_path / "examples", Classify(recipe, 0, dataset))
+    keep_examples(tmp_path / "examples", LabelledData(dataset))
     found = read_examples(tmp_path / "examples", "dev", None)
     assert [e["text"] for e in found] == texts
     assert [e["gold"] for e in found] == examples.labels

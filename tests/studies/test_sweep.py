@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from heedful.data.loading import load_data
 from heedful.errors import RequestError
-from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe, sweep_settings
 from heedful.report.study import write_reports
 from heedful.storage.shared import SharedStore
@@ -61,7 +61,7 @@ def test_rows_are_taken_as_they_are() -> None:
         {"training.lr": 1e-5, "training.epochs": 5, "model.dropout": 0.2},
         {"training.lr": 1e-3},
     ]
-    assert plan.final_seeds == 0
+    assert plan.later_seeds == ()
     assert all(s.recipe.evaluation.test for s in plan.settings)
 
 
@@ -236,7 +236,7 @@ def test_a_curve_is_each_setting_on_each_size() -> None:
     long = [0.1234561, 0.1234562]
     assert [s.name for s in plan_with(curve=long).settings] == ["r-0.1234561", "r-0.1234562"]
     assert all(s.recipe.evaluation.test for s in plan.settings)
-    assert (plan.final_seeds, {s.group for s in plan.settings}) == (0, {"r"})
+    assert (plan.later_seeds, {s.group for s in plan.settings}) == ((), {"r"})
     assert values_of(plan_with(curve=[100, 200])) == [{"data.limit": 100}, {"data.limit": 200}]
     assert sweep_settings([], "0.25,0.5,1") == ["study.curve=[0.25, 0.5, 1]"]
 
@@ -260,7 +260,7 @@ def test_a_curve_trains_each_size_for_as_many_steps() -> None:
         ({"curve": [0.5, 0.25]}, "neither rising shares"),
         ({"curve": [0, 0.5]}, "neither rising shares"),
         ({"curve": [1, 10, 100]}, "neither rising shares"),
-        ({"curve": [0.5, 1], "test": "all"}, r"study\.test means nothing with a curve"),
+        ({"curve": [0.5, 1], "test": "all"}, r'study\.test means nothing with study\.kind = "curve"'),
         ({"training": {"lr": [1e-3]}, "trials": 2}, r'study\.trials means nothing with search = "grid"'),
         ({"training": {"lr": [1e-3]}, "round": 2, "search": "random", "trials": 1}, r"study\.round means nothing"),
         ({"rows": [{"training": {"lr": 1e-3}}], "draw_seed": 1}, r"study\.draw_seed means nothing with rows"),
@@ -271,7 +271,7 @@ def test_a_curve_trains_each_size_for_as_many_steps() -> None:
         ),
         ({"curve": ["half", 1]}, r"study\.curve"),
         ({"curve": [1.5, 2.5]}, r"data\.limit = 1\.5 is not right"),
-        ({"curve": [0.5, 1], "training": {"lr": [1e-3]}}, "needs one of axes, rows and a curve"),
+        ({"curve": [0.5, 1], "training": {"lr": [1e-3]}}, r'study\.training means nothing with study\.kind = "curve"'),
     ],
 )
 def test_mistakes_in_a_curve(study: dict[str, Any], words: str) -> None:

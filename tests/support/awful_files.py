@@ -74,7 +74,7 @@ ENCODINGS = [
     Case("gzip", "a.csv.gz", gzip.compress(GOOD.encode()), **TWO),
     Case("gzip cut", "a.csv.gz", gzip.compress(GOOD.encode() * 99)[:-20], error="not whole gzip data.*again"),
     Case("gzip by name alone", "a.csv.gz", GOOD.encode(), error="not whole gzip data"),
-    Case("csv by name, gzip in truth", "a.csv", gzip.compress(GOOD.encode()), error="line 1, (is not UTF-8|has a NUL)"),
+    Case("csv by name, gzip in truth", "a.csv", gzip.compress(GOOD.encode()), **TWO),
     Case("empty", "a.csv", b"", error="is empty; it needs rows"),
     Case("gzipped nothing", "a.csv.gz", gzip.compress(b""), error="no column names"),
     Case("only a mark", "a.csv", b"\xef\xbb\xbf", error="no column names"),
@@ -250,9 +250,9 @@ LABELS = [
         "1 beside 1.0",
         "a.csv",
         b"text,label\na,1\nb,0\nc,1.0\n",
-        error=r"line 4: the label '1.0' stands beside '1' \(.*line 2\)",
+        error=r"line 4: the label '1.0' is the same number as '1' \(.*line 2\)",
     ),
-    Case("01 beside 1", "a.csv", b"text,label\na,1\nb,0\nc,01\n", error="'01' stands beside '1'"),
+    Case("01 beside 1", "a.csv", b"text,label\na,1\nb,0\nc,01\n", error="'01' is the same number as '1'"),
     Case("all with a point", "a.csv", b"text,label\na,1.0\nb,0.0\n", labels=["1", "0"], note="read without it"),
     Case(
         "whole numbers",
@@ -386,7 +386,7 @@ TYPED = [
         "jsonl, 1 and 1.0",
         "a.jsonl",
         jsonl({"text": "a", "label": 1}, {"text": "b", "label": 0}, {"text": "c", "label": 1.0}),
-        error="'1.0' stands beside '1'",
+        error="'1.0' is the same number as '1'",
     ),
     Case(
         "jsonl, NaN",
@@ -398,7 +398,7 @@ TYPED = [
         "jsonl nested beyond reason",
         "a.jsonl",
         jsonl(*TWELVE, "[" * 100_000 + "\n"),
-        note="line 13; the first is (JSON beyond reason|not JSON)",
+        note="line 13; the first is (JSON that is nested too deeply|not JSON)",
         **ONES_AND_ZEROS,
     ),
     Case(

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.objectives.words import Words
+from heedful.inputs.word_rows import Row, WordInputs
+from heedful.objectives.protocol import StepContext
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.streams import Parts
@@ -54,14 +55,24 @@ def corpus_recipe(corpus: Path, objective: dict[str, Any], **training: Any) -> R
     return make_recipe({**content, "training": {**DEFAULTS, **training}})
 
 
+def row_of(inputs: WordInputs, name: str, number: int, epoch: int | str) -> Row:
+    """A row of a set in an epoch."""
+    return inputs.row(inputs.rows[name], name, number, epoch)
+
+
+def alone(parts: int = 1) -> StepContext:
+    """A step in so many parts, all of them in one process that draws nothing."""
+    return StepContext(Parts(parts), lambda part: None, lambda rows: rows)
+
+
 def loss_and_gradients(parts: Assembly, steps: int, accumulate: int) -> tuple[float, dict[str, Tensor]]:
     """Of an objective of words: the sum over steps, in so many parts each."""
     objective, model, loss = parts.objective, parts.tuning.transformer, 0.0
     model.zero_grad()
     for number in range(steps):
-        step = objective.step(number)
+        step = parts.sampler.step(number, 0.0)
         counts = objective.counts(step)
-        for one in objective.losses(parts.tuning.reader, step, counts, Parts(accumulate), lambda part: None):
+        for one in objective.losses(parts.tuning.reader, step, counts, alone(accumulate)):
             one.loss.backward()
             loss += one.loss.item()
     return loss, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
@@ -71,9 +82,10 @@ def assert_packed_is_unpacked(with_padding: Assembly, packed: Assembly) -> None:
     """Loss and gradients of two assemblies that differ in `pack`; in double precision."""
     for parts in (with_padding, packed):
         parts.tuning.transformer.double()
-    assert isinstance(packed.objective, Words)
-    rows = [packed.objective.row("train", n, 0) for n in range(len(packed.objective.rows["train"]))]
-    assert len(packed.objective.collated(rows, packed.tuning.reader).batch.ids_bt) < len(rows)  # some share a row
+    inputs = packed.inputs
+    assert isinstance(inputs, WordInputs)
+    rows = [row_of(inputs, "train", n, 0) for n in range(len(inputs.rows["train"]))]
+    assert len(inputs.layout.collate(rows, packed.device).batch.ids_bt) < len(rows)  # some share a row
     expected_loss, expected = loss_and_gradients(with_padding, 2, 1)
     assert max(gradient.abs().max() for gradient in expected.values()) > 1e-3  # or the comparison says nothing
     for accumulate in (1, 3):

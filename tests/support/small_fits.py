@@ -11,16 +11,20 @@ from torch import Tensor
 from heedful import plugins
 from heedful.checkpoints.directory import Checkpoint
 from heedful.data.examples import Dataset, Examples
+from heedful.data.labelled import LabelledData
+from heedful.evaluators.labelled import LabelledEvaluator
 from heedful.inference.items import EncodedText
 from heedful.inference.reader import TextReader
+from heedful.inputs.labelled import HEAD, LabelledInputs, LabelledSampler
+from heedful.inputs.protocol import Setup
 from heedful.models.transformer import Transformer
-from heedful.objectives.classify import HEAD, Classify
+from heedful.objectives.classify import Classify
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.text.tokenizer import Tokenizer
 from heedful.training.loop import Fit
 from heedful.training.state import Progress
-from heedful.tuning.protocol import Surroundings, Tuning
+from heedful.tuning.protocol import Tuning, TuningContext
 from tests.support.training_samples import sentences, tiny_recipe
 
 CPU = torch.device("cpu")
@@ -57,20 +61,25 @@ def recipe_of(how: str = "full", **tables: Any) -> Recipe:
 @dataclass
 class Small:
     objective: Classify
+    inputs: LabelledInputs
+    evaluator: LabelledEvaluator
     tuning: Tuning
     recipe: Recipe
 
     @property
     def items(self) -> list[EncodedText]:
-        return self.objective.items["train"]
+        return self.inputs.items["train"]  # type: ignore[return-value]
 
     def scores(self, rows: Sequence[int]) -> Tensor:
         return self.tuning.reader.scores([self.items[r] for r in rows], HEAD)
 
-    def fit(self, folder: Path, judge: Callable[[], dict[str, Any]] | None = None, **more: Any) -> Fit:
+    def fit(self, folder: Path, judge: Callable[[int], dict[str, Any]] | None = None, **more: Any) -> Fit:
         folder.mkdir(parents=True, exist_ok=True)
         return Fit(
             objective=self.objective,
+            inputs=self.inputs,
+            sampler=more.pop("sampler", None) or self.inputs.sampler(),
+            evaluator=self.evaluator,
             tuning=self.tuning,
             training=self.recipe.training,
             seed=SEED,
@@ -81,7 +90,7 @@ class Small:
             **more,
         )
 
-    def train(self, folder: Path, judge: Callable[[], dict[str, Any]] | None = None, **more: Any) -> Progress:
+    def train(self, folder: Path, judge: Callable[[int], dict[str, Any]] | None = None, **more: Any) -> Progress:
         """To the end, and put together as it would be saved."""
         progress = self.fit(folder, judge, **more).run()
         self.tuning.finish(progress.decay)
@@ -98,11 +107,26 @@ def small(
 ) -> Small:
     transformer, tokenizer = model
     store = SharedStore(folder)
-    objective = objective_class(recipe, SEED, data)
-    objective.prepare(Checkpoint(transformer, "bert", tokenizer), {}, store)
-    around = Surroundings(recipe, SEED, CPU, store, {}, "bert", frozenset())
+    objective = objective_class(recipe, LabelledData(data))
+    inputs = objective.inputs(Checkpoint(transformer, "bert", tokenizer), Setup(recipe, SEED, store, {}))
+    context = TuningContext(recipe, SEED, CPU, store, {}, "bert", frozenset(), {HEAD: True}, data.name)
     tuning_class = tuning_class or plugins.find("tuning", recipe.tuning.method)
-    return Small(objective, tuning_class(transformer, objective, around), recipe)
+    return Small(objective, inputs, objective.evaluator(), tuning_class(transformer, inputs, context), recipe)
+
+
+def sampled_by(
+    sampler_class: type[LabelledSampler], inputs_class: type[LabelledInputs] = LabelledInputs
+) -> type[Classify]:
+    """An objective whose steps come from another sampler."""
+
+    class Inputs(LabelledInputs):
+        def sampler(self) -> LabelledSampler:
+            return sampler_class(self)
+
+    class Sampled(Classify):
+        INPUTS = Inputs
+
+    return Sampled
 
 
 def features_of(transformer: Transformer, items: Sequence[EncodedText]) -> Tensor:

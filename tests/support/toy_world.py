@@ -10,6 +10,8 @@ ENTRY_POINTS = """
 lines = toy_objective:Lines
 [heedful.tunings]
 tethered = toy_tuning:Tethered
+[heedful.studies]
+budgets = toy_study:Budgets
 """
 
 

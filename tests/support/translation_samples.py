@@ -10,7 +10,8 @@ from heedful.data.pig_latin import translate_word
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
-from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.assembly import Assembly, assemble, read_source
+from tests.support.corpus_samples import alone
 from tests.support.training_samples import write_csv, write_tiny
 
 KINDS = ("encoder-decoder", "recurrent", "decoder-only", "bert-fused")
@@ -72,19 +73,15 @@ def without_dropout(kind: str) -> dict[str, Any]:
 
 def assembled(recipe: Recipe, folder: Path, seed: int = 7) -> Assembly:
     store = SharedStore(folder)
-    return assemble(recipe, seed, read_objective(recipe, seed, store), store)
+    return assemble(read_source(recipe, seed, store), store)
 
 
 def gradients(parts: Assembly, accumulate: int = 1, number: int = 0) -> tuple[float, dict[str, torch.Tensor]]:
     """What a step logs, and the gradient of every weight."""
-    from heedful.streams import Parts
-
     objective, module = parts.objective, parts.checkpoint.module
     module.zero_grad()
-    step, logged = objective.step(number), 0.0
-    for partial in objective.losses(
-        parts.tuning.reader, step, objective.counts(step), Parts(accumulate), lambda part: None
-    ):
+    step, logged = parts.sampler.step(number, 0.0), 0.0
+    for partial in objective.losses(parts.tuning.reader, step, objective.counts(step), alone(accumulate)):
         partial.loss.backward()  # type: ignore[no-untyped-call]
         logged += float(sum(map(float, partial.terms.values())))
     return logged, {n: p.grad.clone() for n, p in module.named_parameters() if p.grad is not None}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful.building import translators
 from heedful.data.records import Aligned, Pairs
 from heedful.errors import RequestError
-from heedful.objectives import translators
 from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.text.characters import character_tokenizer
@@ -93,7 +93,7 @@ def test_trained_once_for_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def made(seed: int, **table: Any) -> PairTokenizer:
         content = {"model": {"shape": "bert-tiny"}, "tokenizer": table, "data": {"train": "a.tsv"}}
         monkeypatch.setattr("heedful.recipes.reading._refuse_contradictions", lambda recipe: None)
-        monkeypatch.setattr("heedful.objectives.classify.Classify.check", staticmethod(lambda recipe: None))
+        monkeypatch.setattr("heedful.data.labelled.LabelledData.check", staticmethod(lambda recipe: None))
         return translators.pair_tokenizer_for(make_recipe(content), data, "heedful", store)
 
     first = made(0, kind="bpe", size=300, joint=False)

@@ -112,7 +112,7 @@ CASES: dict[str, tuple[str, dict, str, str]] = {
     "vocabulary without UNK": ("bert", {"vocab.txt": lines(without="[UNK]")}, "vocab.txt", "unk token '\\[UNK\\]'"),
     "vocabulary without SEP": ("bert", {"vocab.txt": lines(without="[SEP]")}, "vocab.txt", "sep token '\\[SEP\\]'"),
     "vocabulary without PAD": ("bert", {"vocab.txt": lines(without="[PAD]")}, "vocab.txt", "pad token '\\[PAD\\]'"),
-    "vocabulary a directory": ("bert", {}, "vocab.txt", "cannot be read"),
+    "vocabulary a directory": ("bert", {}, "vocab.txt", "is a folder; name a file in it"),
     "never_split": ("bert", wordpiece_files(never_split=["gem"]), CONFIG, "never_split"),
     "no basic splitting": ("bert", wordpiece_files(do_basic_tokenize=False), CONFIG, "do_basic_tokenize"),
     "other class": ("bert", wordpiece_files(tokenizer_class="BertJapaneseTokenizer"), CONFIG, "Japanese"),

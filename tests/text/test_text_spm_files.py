@@ -1,22 +1,17 @@
 """SentencePiece's files as tokenizers of a directory: alone or as two sides, with many symbols, saved and read back."""
 
-import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from heedful.errors import RequestError
-from heedful.text import marian as form
 from heedful.text.characters import character_tokenizer
-from heedful.text.charsmap import CharacterMap, Normaliser
 from heedful.text.files import read_tokenizer
 from heedful.text.marian import read_marian, read_spm_tokenizer
 from heedful.text.pairs import PairTokenizer, read_pair_tokenizer
 from heedful.text.spm import joining, read_spm
 from heedful.text.tokenizer import Tokenizer
-from tests.support.spm_samples import PIECES, marian_directory, number, sized, written
+from tests.support.spm_samples import PIECES, marian_directory, sized, trained, written
 
 TARGET = [*PIECES[:3], ("▁b", -1.0, 1), ("▁", -2.0, 1), ("a", -3.0, 1), ("b", -3.5, 1)]
 VOCABULARY = {token: i for i, token in enumerate(["</s>", "<unk>", "▁a", "b", "▁b", "▁", "a", "ab", "<pad>"])}
@@ -122,39 +117,19 @@ def test_sides_that_cannot_be_saved_are_refused(marian: Path, tmp_path: Path) ->
 # Case
 
 
-@pytest.mark.parametrize("suffix", [0, 1])
-def test_folded_case_is_seen_with_spaces_before_or_after(suffix: int, tmp_path: Path) -> None:
-    (tmp_path / "m.spm").write_bytes(written(PIECES, trainer=number(24, suffix)))
-    folding = CharacterMap((0,), b"")
-    folding._known.update({"A": "a"})
-    model = read_spm(tmp_path / "m.spm")
-    assert form._spelling(model, frozenset()).folds_case is False
-    normaliser = Normaliser(folding, suffix=bool(suffix))
-    model.normaliser = lambda: normaliser  # type: ignore[method-assign]
-    assert form._spelling(model, frozenset()).folds_case is True
+@pytest.mark.parametrize("suffix", [False, True])
+@pytest.mark.parametrize(("rule", "folds"), [("nfkc", False), ("nfkc_cf", True)])
+def test_folded_case_is_seen_with_spaces_before_or_after(rule: str, folds: bool, suffix: bool, tmp_path: Path) -> None:
+    model = trained("unigram", normalization_rule_name=rule, treat_whitespace_as_suffix=suffix)
+    (tmp_path / "m.spm").write_bytes(model)
+    tokenizer = read_spm_tokenizer(tmp_path / "m.spm")
+    assert tokenizer.lowercase is folds
+    (tokens,) = tokenizer.encode(["the dogs sat"], offsets=True)
+    assert tokens.words is not None
+    assert sorted(set(tokens.words)) == [0, 1, 2]
 
 
 # Many symbols
-
-
-def slow_parts(text: str, symbols: list[str]) -> list[str]:
-    """The longest symbol at every place, else one character."""
-    made, at = [], 0
-    while at < len(text):
-        here = max((one for one in symbols if text.startswith(one, at)), key=len, default=text[at])
-        made.append(here)
-        at += len(here)
-    return made
-
-
-@given(
-    st.lists(st.text(alphabet="ab<.|", min_size=1, max_size=4), min_size=1, max_size=6, unique=True),
-    st.text(alphabet="ab<.|", max_size=25),
-)
-def test_the_longest_symbol_is_kept_at_every_place(symbols: list[str], text: str) -> None:
-    kept = tuple(sorted(symbols, key=len, reverse=True))
-    normaliser = Normaliser(CharacterMap((), b""), kept=kept)
-    assert [part for part, _, _ in normaliser._replaced(text)] == slow_parts(text, symbols)
 
 
 @pytest.mark.timeout(120)  # not a speed: looked for one after another they would take hours
@@ -170,22 +145,13 @@ def test_thousands_of_symbols_take_no_minutes(tmp_path: Path) -> None:
     assert source.plain([">>l7999<< ab"])[0][0] == languages[">>l7999<<"]
 
 
-def test_the_vocabulary_is_gone_through_once(tmp_path: Path) -> None:
-    """Not for every text that is decoded: a hundred thousand pieces would take longer than the text."""
+def test_tokens_that_the_file_lacks_are_read_as_pieces(tmp_path: Path) -> None:
+    """A target may begin with or hold a piece of the source, where both share a vocabulary."""
     (tmp_path / "m.spm").write_bytes(written(PIECES))
-    model = read_spm(tmp_path / "m.spm")
-    join = joining(model, "<unk>")
-    model.pieces.clear()
+    join = joining(read_spm(tmp_path / "m.spm"), "[unknown]")
     assert join(["▁a", "<s>", "ab"]) == "aab"
-    assert re.fullmatch(r"a ⁇ ", join(["▁a", "<unk>"]))
-
-
-def test_normalised_beside_symbols(tmp_path: Path) -> None:
-    """A rule that is longer than a character may go into a symbol, as in SentencePiece."""
-    rules = CharacterMap((), b"")
-    object.__setattr__(rules, "replace", lambda text, at: ("x", 2) if text.startswith("ab", at) else (text[at], 1))
-    parts = [part for part, _, _ in Normaliser(rules, kept=("bb", "b"))._replaced("abbabbb")]
-    assert parts == ["x", "b", "x", "bb"]
+    assert join(["▁a", "[unknown]"]) == "a ⁇ "
+    assert join(["▁xy", "a", "▁xy", "▁a"]) == "xya xy a"
 
 
 def test_symbols_that_are_no_pieces_count_on(tmp_path: Path) -> None:

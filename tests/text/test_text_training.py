@@ -97,10 +97,10 @@ def test_compressed_and_several_files(corpus: Path, tmp_path: Path) -> None:
 def test_bad_files_are_named(train: object, tmp_path: Path, corpus: Path) -> None:
     files = {
         "latin.txt": ("gut\nmüde\n".encode("latin-1"), "line 2, is not UTF-8"),
-        "no.txt.gz": (b"plain text", "not a gzip file"),
-        "cut.txt.gz": (gzip.compress(b"text " * 1000)[:-20], "damaged"),
+        "no.txt.gz": (b"plain text", "is not whole gzip data"),
+        "cut.txt.gz": (gzip.compress(b"text " * 1000)[:-20], "is not whole gzip data"),
         "blank.txt": (b" \n\n", "no text to train"),
-        "absent.txt": (None, "cannot be read"),
+        "absent.txt": (None, "does not exist"),
     }
     for name, (content, words) in files.items():
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""The seams hold: an objective and a tuning of another package, 80 lines each, go through everything that ours do."""
+"""The seams hold: an objective and a tuning of another package go through everything that ours do."""
 
 import json
 import os

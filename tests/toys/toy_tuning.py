@@ -1,16 +1,16 @@
 """A toy tuning, as a package outside heedful would write it: the heads and the last block move, and are pulled back to
 where they began."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
 
 from heedful.inference.reader import TextReader
+from heedful.inputs.protocol import Inputs
 from heedful.models.transformer import Transformer
-from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import TuningTable
-from heedful.tuning.protocol import Spent, Surroundings, Tuning
+from heedful.tuning.protocol import Cost, Tuning, TuningContext
 
 
 class TetheredTable(TuningTable):
@@ -24,13 +24,13 @@ class Tethered(Tuning):
     Table = TetheredTable
     COMPARE_DEFAULTS: ClassVar = {"training": {"lr": 2e-3}}
 
-    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
-        self.transformer = transformer.to(around.device)
-        self.reader = TextReader(self.transformer, around.device)
+    def __init__(self, transformer: Transformer, inputs: Inputs[Any], context: TuningContext) -> None:
+        self.transformer = transformer.to(context.device)
+        self.reader = TextReader(self.transformer, context.device)
         self.last = f"body.blocks.{transformer.shape.layers - 1}."
         for name, p in transformer.named_parameters():
             p.requires_grad_(name.startswith((self.last, "heads.")))
-        self.pull = around.recipe.tuning.pull  # type: ignore[attr-defined]
+        self.pull = context.recipe.tuning.pull  # type: ignore[attr-defined]
         self.start = {n: p.detach().clone() for n, p in self.trainable().items() if n.startswith(self.last)}
         self.penalty = self._penalty
 
@@ -41,5 +41,5 @@ class Tethered(Tuning):
         moving = self.trainable()
         return self.pull * sum(((moving[n] - start) ** 2).sum() for n, start in self.start.items())  # type: ignore[return-value]
 
-    def spent(self, forward_flops: int, tokens: int) -> Spent:
-        return Spent(2 * forward_flops, tokens)
+    def cost(self, forward_flops: int, tokens: int) -> Cost:
+        return Cost(2 * forward_flops, tokens)

@@ -10,8 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.training.run import execute
+from tests.support.corpus_samples import corpus_recipe, write_text
+from tests.support.question_samples import SMALL, WORDS, write_people
+from tests.support.task_samples import tasks_recipe, write_tasks
 from tests.support.training_samples import (
     FAMILY_CHANGES,
     read_log,
@@ -21,6 +25,7 @@ from tests.support.training_samples import (
     write_data,
     write_family,
 )
+from tests.support.translation_samples import KINDS, translation
 
 FOLDER = Path(__file__).parent / "losses"
 
@@ -62,6 +67,36 @@ def loss_recipes(folder: Path) -> Iterator[tuple[str, Recipe]]:
     yield "smoothed-balanced", tiny_recipe(bert, data, "full", objective=loss, evaluation={"metric": "log_loss"})
     sizes = {"weight_decay": 0.2, "clip": 0.5, "patience": 1, "schedule": "constant"}
     yield "limit-early-stop", tiny_recipe(bert, {**data, "limit": 30, "redraw": True}, "full", training=sizes)
+
+    yield from _of_words(folder)
+    tables = write_tasks(folder / "tasks")
+    for sampling in ("square-root", "annealed", "in-turn"):  # frozen, as their last bits grow otherwise
+        yield f"tasks-{sampling}", tasks_recipe(bert, tables, "frozen", objective={"sampling": sampling})
+    for kind in KINDS:
+        yield f"translate-{kind}", translation(kind, folder / "translate")
+
+
+def _of_words(folder: Path) -> Iterator[tuple[str, Recipe]]:
+    corpus, encoder = write_text(folder / "corpus.txt"), {"layers": 2, "width": 32, "heads": 2}
+    mask = {"kind": "mask", "subsample": 0.05, "whole_words": True}
+    yield "mask", corpus_recipe(corpus, mask, model=encoder)
+    grows = {"batch_warmup": 0.6, "length_warmup": 0.6, "accumulate": 2}
+    yield "mask-grows", corpus_recipe(corpus, {"kind": "mask", "next_sentence": False}, model=encoder, **grows)
+    packed = {"kind": "causal", "pack": True, "neighbours": 4}
+    yield "causal-packed", corpus_recipe(corpus, packed, model=SMALL)
+    for style in ("one", "sentinels"):
+        characters = {"kind": "characters", "size": None}
+        yield (
+            f"span-{style}",
+            corpus_recipe(corpus, {"kind": "span", "style": style}, model=SMALL, tokenizer=characters),
+        )
+    people = write_people(folder / "people", 14)
+    training = {
+        "steps": 12, "batch_size": 8, "lr": 3e-3, "max_length": 64, "threads": 1, "device": "cpu", "mark_steps": 5,
+    }  # fmt: skip
+    for name, keys in {"answer": {}, "answer-recall": {"recall": True}}.items():
+        content = {"model": SMALL, "tokenizer": WORDS, "data": people, "training": training}
+        yield name, make_recipe({**content, "objective": {"kind": "answer", **keys}})
 
 
 def measure(recipe: Recipe, directory: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from heedful.objectives.rows import EpochRows, by_tokens, padding_share
+from heedful.inputs.step_rows import EpochRows, by_tokens, padding_share
 from heedful.recipes.schema import TrainingTable
 from heedful.streams import Parts, in_parts
 from heedful.training.optimisers.common import make_optimiser, optimiser_tensors, restore_optimiser
@@ -66,7 +66,7 @@ def test_batches_by_tokens_look_up_every_row_once() -> None:
 
     assert len(by_tokens(range(1000), Counted([8] * 1000), 8)) == 1000
     assert Counted.looked_up <= 2000
-    with patch("heedful.objectives.rows.by_tokens", wraps=by_tokens) as batched:
+    with patch("heedful.inputs.step_rows.by_tokens", wraps=by_tokens) as batched:
         epoch_batches([8] * 40_000, 0, 0, 8, tokens=8)
     pools = [call.args[:2] for call in batched.call_args_list]
     assert len(pools) == 800
@@ -268,7 +268,8 @@ def test_state_goes_to_disk_and_back(tmp_path: Path) -> None:
         decay=0.1 + 0.2,
         best={"step": 2, "mark": 1, "epoch": 0.5, "score": 1 / 3},
         losses=[{"loss": 0.1}, {"loss": 2 / 3, "penalty": 1e-9}],
-        objective={"place": [3, "a"]},
+        sampler={"place": [3, "a"]},
+        stages=[{"judged": {"test-a": 0.5}}],
     )
     best = {name: p.detach() * 2 for name, p in first.items()}
     save_state(tmp_path / "checkpoints", progress, first, optimiser, best)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from heedful.data.labelled import LabelledData
 from heedful.inference.items import encode_texts
 from heedful.inference.reader import TextReader, average_chunks, collate
 from heedful.models.batch import Batch
 from heedful.models.transformer import Transformer
 from heedful.objectives.classify import Classify, balanced_weights
-from heedful.objectives.protocol import Step
 from tests.support.small_fits import CLASSES, CPU, dataset, features_of, furthest, recipe_of, small, texts, weights_of
 from tests.support.training_samples import read_log, tiny_model
 
@@ -108,7 +109,7 @@ def test_a_step_is_adamw_on_the_mean_loss(make: Maker, tmp_path: Path) -> None:
     criterion = nn.CrossEntropyLoss(weight=weights)
     step, steps = 0, 12
     for epoch in range(3):
-        for chosen in one.objective.rows.batches(epoch):
+        for chosen in one.inputs.row_batches().batches(epoch):
             batch, _ = collate([theirs[r] for r in chosen], 0, CPU)
             optimiser.zero_grad()
             scores_bk = peer("classify", batch)
@@ -145,7 +146,7 @@ def test_the_compact_table_is_the_whole_one(keep: str, make: Maker, tmp_path: Pa
     assert occur < len(peer.body.embeddings.token.weight) / 2
     best_epoch = 3
     scores = iter([0.1, 0.2, 0.9, 0.4, 0.5, 0.6])
-    one.train(tmp_path, lambda: {"score": next(scores), "metrics": {}})
+    one.train(tmp_path, lambda stage: {"score": next(scores), "metrics": {}})
 
     matrices = [p for p in peer.parameters() if p.ndim > 1]
     optimiser = torch.optim.AdamW(
@@ -154,7 +155,7 @@ def test_the_compact_table_is_the_whole_one(keep: str, make: Maker, tmp_path: Pa
         weight_decay=0.5,
     )
     for epoch in range(6 if keep == "last" else best_epoch):
-        for chosen in one.objective.rows.batches(epoch):
+        for chosen in one.inputs.row_batches().batches(epoch):
             optimiser.zero_grad()
             batch, _ = collate([theirs[r] for r in chosen], 0, CPU)
             F.cross_entropy(peer("classify", batch), targets[chosen]).backward()
@@ -330,7 +331,7 @@ def test_the_loss_is_torchs_own(b: int, k: int, smoothing: float, weighted: bool
 def loss_of(classes: int, smoothing: float = 0.0, weights: torch.Tensor | None = None) -> Classify:
     """An objective without a model, for its loss; no classes: a score."""
     data = dataset(["a"], [0], kind="classes" if classes else "score")
-    objective = Classify(recipe_of(objective={"label_smoothing": smoothing}), 0, data)
+    objective = Classify(recipe_of(objective={"label_smoothing": smoothing}), LabelledData(data))
     objective.class_weights = weights
     return objective
 
@@ -345,10 +346,11 @@ def test_a_step_is_divided_by_the_weights_of_its_rows() -> None:
     """Known before the first part, so that each part can be told the sum."""
     targets = [0] * 7 + [1] * 2 + [2]
     recipe = recipe_of(objective={"class_weights": "balanced"})
-    weighted = Classify(recipe, 0, dataset(["a"] * 10, targets))
-    assert weighted.counts(Step([0, 7, 9], [1, 1, 1])) == {"loss": pytest.approx(10 / 21 + 10 / 6 + 10 / 3)}
-    plain = Classify(recipe_of(), 0, dataset(["a"] * 10, targets))
-    assert plain.counts(Step([0, 7, 9], [1, 1, 1])) == {"loss": 3.0}
+    step: Any = SimpleNamespace(targets=torch.tensor([targets[r] for r in (0, 7, 9)]))
+    weighted = Classify(recipe, LabelledData(dataset(["a"] * 10, targets)))
+    assert weighted.counts(step) == {"loss": pytest.approx(10 / 21 + 10 / 6 + 10 / 3)}
+    plain = Classify(recipe_of(), LabelledData(dataset(["a"] * 10, targets)))
+    assert plain.counts(step) == {"loss": 3.0}
 
 
 def test_balanced_weights() -> None:

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import RequestError
+from heedful.inputs.labelled import LabelledSampler
+from heedful.inputs.warmup import grown, length_at, rows_at
 from heedful.objectives.classify import Classify
-from heedful.objectives.warmup import grown, length_at, rows_at
 from heedful.recipes.reading import make_recipe, read_recipe
 from heedful.recipes.schema import TrainingTable
 from heedful.training.loop import Stopped
 from heedful.training.schedule import lr_factor, lr_factor_by_tokens, make_schedule
-from tests.support.small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
+from tests.support.small_fits import CLASSES, Small, dataset, furthest, recipe_of, sampled_by, small, texts, weights_of
 from tests.support.task_samples import tasks_recipe, write_tasks
 from tests.support.training_samples import read_log, tiny_model
 
@@ -43,7 +44,7 @@ def make(models: Callable[[], Any], tmp_path: Path) -> Callable[..., Small]:
     return build
 
 
-def always() -> dict[str, Any]:
+def always(stage: int = 0) -> dict[str, Any]:
     return {"score": 0.5, "metrics": {"accuracy": 0.5}}
 
 
@@ -75,7 +76,7 @@ def test_warm_ups_that_contradict_themselves(keys: dict[str, Any], words: str) -
 
 def test_warm_up_by_steps(make: Callable[..., Small]) -> None:
     one = make(schedule="inverse-sqrt", warmup_steps=4, lr=0.1)
-    schedule = make_schedule(one.recipe.training, one.objective)
+    schedule = make_schedule(one.recipe.training, one.inputs.sampler())
     assert [schedule.lr(step) for step in (0, 3, 15)] == pytest.approx([0.025, 0.1, 0.05])
 
 
@@ -129,7 +130,7 @@ def test_steps_of_one_size_are_the_same_by_tokens(schedule: str) -> None:
 
 def read_so_far(one: Small, steps: int) -> list[int]:
     """The tokens that were read before each step, and at the end."""
-    each = [sum(one.items[r].tokens for r in one.objective.rows.of_step(number)) for number in range(steps)]
+    each = [sum(one.items[r].tokens for r in one.inputs.row_batches().of_step(number)) for number in range(steps)]
     return [sum(each[:i]) for i in range(steps + 1)]
 
 
@@ -166,23 +167,19 @@ def test_epochs_are_marks_by_tokens_too(make: Callable[..., Small], tmp_path: Pa
     assert losses == [(5, 1), (10, 2), (11, 3)]
 
 
-class Stream(Classify):
-    """It has no epochs, and grows: what it trains on hangs on its own place and on how far training is."""
+class Stream(LabelledSampler):
+    """It has no epochs, and grows: what it trains on depends on its own place and on how far training is."""
 
-    GROWS = True
-    place, share = 0, 1.0
+    place = 0
 
     def epoch_steps(self, epoch: int) -> None:  # type: ignore[override]
         return None
 
-    def progressed(self, share: float) -> None:
-        self.share = share
-
-    def step(self, number: int) -> Any:
-        table, count = self.recipe.training, len(self.items["train"])
-        rows = [(self.place + i) % count for i in range(rows_at(table, self.share))]
+    def step(self, number: int, done: float) -> Any:
+        table, count = self.inputs.training, len(self.inputs.items["train"])
+        rows = [(self.place + i) % count for i in range(rows_at(table, done))]
         self.place += len(rows)
-        return self._step(rows)
+        return self.inputs.step_of(rows)
 
     def state(self) -> dict[str, Any]:
         return {"place": self.place}
@@ -192,7 +189,7 @@ class Stream(Classify):
 
 
 def test_a_stream_by_tokens(make: Callable[..., Small], tmp_path: Path) -> None:
-    progress = make(Stream, tokens=500).train(tmp_path / "fit", always)
+    progress = make(sampled_by(Stream), tokens=500).train(tmp_path / "fit", always)
     assert progress.tokens >= 500
     assert not any("epoch" in line for line in read_log(tmp_path / "fit"))
     assert [line["mark"] for line in read_log(tmp_path / "fit") if "dev" in line] == [1]
@@ -219,14 +216,14 @@ def test_batches_grow_and_a_run_that_goes_on_grows_as_it_would_have(
     found, sizes = [], list[int]()
     for name, stops in (("straight", []), ("broken", [1, 4, 7])):
         for stop in [*stops, None]:
-            one = make(Stream, batch_warmup=0.5, batch_size=8, checkpoint_seconds=0, **length)
+            one = make(sampled_by(Stream), batch_warmup=0.5, batch_size=8, checkpoint_seconds=0, **length)
             fit = one.fit(tmp_path / name)
             fit.should_stop = lambda fit=fit, stop=stop: fit.progress.step == stop  # type: ignore[misc]
             inner = fit._step
 
-            def step(step: Any, inner: Any = inner) -> None:
+            def step(step: Any, lr: float, inner: Any = inner) -> None:
                 sizes.append(len(step.rows))
-                inner(step)
+                inner(step, lr)
 
             fit._step = step  # type: ignore[method-assign]
             if stop is not None:

@@ -13,11 +13,12 @@ import torch
 from safetensors.torch import load_file
 
 import heedful
+from heedful.inputs.labelled import LabelledInputs, LabelledSampler
 from heedful.objectives.classify import Classify
 from heedful.training.loop import Fit, Stopped
 from heedful.training.run import execute
 from heedful.tuning.full import Full
-from tests.support.small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
+from tests.support.small_fits import CLASSES, Small, dataset, furthest, recipe_of, sampled_by, small, texts, weights_of
 from tests.support.training_samples import read_log, tiny_model, tiny_recipe, write_data, write_tiny
 
 TABLE = "body.embeddings.token.weight"
@@ -33,14 +34,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Any]:
 
 STEP_FILES = {
     "training/loop.py",
-    "training/schedule.py",
     "streams.py",
     "objectives/classify.py",
+    "evaluation/targets.py",
     "inference/reader.py",
 }
 """Those that one training step enters, outside nn/ and models/."""
 ROOT = Path(heedful.__file__).parent
-LAYERS = ("training", "tuning", "objectives", "inference", "models", "nn", "streams.py")
+LAYERS = ("training", "tuning", "objectives", "inputs", "inference", "models", "evaluation", "nn", "streams.py")
 """From the top; `streams.py` is a leaf."""
 
 
@@ -74,10 +75,10 @@ def watched(one: Small, folder: Path) -> Watcher:
     watcher, inner = Watcher(), Fit._step
 
     class Watched(Fit):
-        def _step(self, step: Any) -> None:
+        def _step(self, step: Any, lr: float) -> None:
             sys.setprofile(watcher)
             try:
-                inner(self, step)
+                inner(self, step, lr)
             finally:
                 sys.setprofile(None)
 
@@ -212,7 +213,7 @@ def test_a_penalty_is_added_once_to_a_step_of_several_parts(models: Callable[[],
 # The token table
 
 
-class Everywhere(Classify):
+class EverywhereInputs(LabelledInputs):
     """Does not say which ids occur, as with a head that is tied to the table."""
 
     def token_ids(self) -> None:  # type: ignore[override]
@@ -220,6 +221,10 @@ class Everywhere(Classify):
 
     def renumber(self, new_id: Any) -> None:
         raise AssertionError("nothing was cut down")
+
+
+class Everywhere(Classify):
+    INPUTS = EverywhereInputs
 
 
 def test_the_table_stays_whole_for_an_objective_that_reads_all_of_it(models: Callable[[], Any], tmp_path: Path) -> None:
@@ -280,19 +285,20 @@ def test_no_table_is_cut_down_where_it_does_not_train(method: str, models: Calla
     assert all(name.startswith("heads.") for name in one.tuning.trainable())
 
 
-# What an objective must remember
+# What a sampler must remember
 
 
-class Remembering(Classify):
-    """A stream that is read on from where it was: what it trains on hangs on its own place, not on the step."""
+class Remembering(LabelledSampler):
+    """A stream that is read on from where it was: what it trains on depends on its own place, not on the step."""
 
     place = 0
 
     def epoch_steps(self, epoch: int) -> None:  # type: ignore[override]
         return None
 
-    def step(self, number: int) -> Any:
-        step = self._step([(self.place * 7 + i * i) % len(self.items["train"]) for i in range(4)])
+    def step(self, number: int, done: float) -> Any:
+        count = len(self.inputs.items["train"])
+        step = self.inputs.step_of([(self.place * 7 + i * i) % count for i in range(4)])
         self.place += 1 + number % 3
         return step
 
@@ -308,16 +314,16 @@ class Forgetful(Remembering):
         pass
 
 
-@pytest.mark.parametrize(("objective", "same"), [(Remembering, True), (Forgetful, False)])
-def test_the_state_of_an_objective_is_kept(
-    objective: type[Remembering], same: bool, models: Callable[[], Any], tmp_path: Path
+@pytest.mark.parametrize(("sampler", "same"), [(Remembering, True), (Forgetful, False)])
+def test_the_state_of_a_sampler_is_kept(
+    sampler: type[Remembering], same: bool, models: Callable[[], Any], tmp_path: Path
 ) -> None:
     recipe = recipe_of(training={"steps": 9, "checkpoint_seconds": 0})
     found = []
     for name, stops in (("straight", []), ("broken", [2, 5])):
         for stop in [*stops, None]:
             transformer, tokenizer = deepcopy(models())
-            one = small((transformer, tokenizer), dataset(*texts(24)), recipe, tmp_path / "store", objective)
+            one = small((transformer, tokenizer), dataset(*texts(24)), recipe, tmp_path / "store", sampled_by(sampler))
             fit = one.fit(tmp_path / name)
             fit.should_stop = lambda fit=fit, stop=stop: fit.progress.step == stop  # type: ignore[misc]
             if stop is None:
@@ -328,5 +334,5 @@ def test_the_state_of_an_objective_is_kept(
                 fit.run()
             state = json.loads((tmp_path / name / "checkpoints/state.json").read_text())
             assert state["step"] == stop
-            assert state["objective"]["place"] > 0
+            assert state["sampler"]["place"] > 0
     assert (furthest(*found) == 0.0) == same

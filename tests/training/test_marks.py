@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import METRICS
+from heedful.inputs.labelled import LabelledSampler
 from heedful.objectives.classify import Classify
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.training import run as runs
@@ -22,7 +23,7 @@ from heedful.training.outcome import dev_judge
 from heedful.training.progress import Lines
 from heedful.training.run import execute
 from heedful.training.schedule import Schedule, make_schedule
-from tests.support.small_fits import CLASSES, Small, dataset, furthest, recipe_of, small, texts, weights_of
+from tests.support.small_fits import CLASSES, Small, dataset, furthest, recipe_of, sampled_by, small, texts, weights_of
 from tests.support.training_samples import read_log, tiny_model, tiny_recipe, write_data, write_tiny
 
 ROWS = 40  # in steps of 8: an epoch is 5
@@ -42,9 +43,9 @@ def make(models: Callable[[], Any], tmp_path: Path) -> Callable[..., Small]:
     return build
 
 
-def says(*scores: float) -> Callable[[], dict[str, Any]]:
+def says(*scores: float) -> Callable[[int], dict[str, Any]]:
     left = iter(scores)
-    return lambda: {"score": next(left), "metrics": {"accuracy": 0.5}}
+    return lambda stage: {"score": next(left), "metrics": {"accuracy": 0.5}}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_patience_waits_until_something_is_learned(
 ) -> None:
     left = iter(scores)
 
-    def judge() -> dict[str, Any]:
+    def judge(stage: int) -> dict[str, Any]:
         score = next(left)
         return {"score": score, "begun": score > 0, "metrics": {"accuracy": 0.5}}
 
@@ -81,19 +82,22 @@ def test_what_nothing_learned_scores(metric: str, value: float | None, begun: bo
         def sets(self) -> dict[str, bool]:
             return {"dev": True}
 
-        def judge(self, *_: Any) -> Any:
+        def evaluate(self, *_: Any) -> Any:
             return SimpleNamespace(metrics={metric: value})
 
-        def mark_score(self, scores: dict[str, Any], asked: Any) -> float | None:
+        def selection_score(self, scores: dict[str, Any], asked: Any, stage: int) -> float | None:
             return scores[asked.name]
 
-    parts: Any = SimpleNamespace(objective=Says(), tuning=SimpleNamespace(reader=None, solve=None))
+    says = Says()
+    parts: Any = SimpleNamespace(
+        evaluator=says, data=says, inputs=None, tuning=SimpleNamespace(reader=None, solve=None)
+    )
     judge = dev_judge(recipe_of(evaluation={"metric": metric}), parts)
     assert judge is not None
-    assert judge()["begun"] is begun
+    assert judge(0)["begun"] is begun
 
 
-def always() -> dict[str, Any]:
+def always(stage: int = 0) -> dict[str, Any]:
     return {"score": 0.5, "metrics": {"accuracy": 0.5}}
 
 
@@ -138,7 +142,7 @@ def test_marks_by_tokens(every: int, make: Callable[..., Small], tmp_path: Path)
     one = make(mark_tokens=every)
     expected, read = [], 0
     for number in range(15):
-        before, read = read, read + sum(one.items[r].tokens for r in one.objective.rows.of_step(number))
+        before, read = read, read + sum(one.items[r].tokens for r in one.inputs.row_batches().of_step(number))
         if any(before < n * every <= read for n in range(before // every, read // every + 1)) or number == 14:
             expected.append(number + 1)
     progress = one.train(tmp_path / "fit", always)
@@ -156,7 +160,7 @@ def test_where_a_run_is_judged_moves_no_weight(make: Callable[..., Small], tmp_p
         one = make(keep="last", **training)
         modes = []
 
-        def judge(one: Small = one, modes: list[bool] = modes) -> dict[str, Any]:
+        def judge(stage: int, one: Small = one, modes: list[bool] = modes) -> dict[str, Any]:
             modes.append(one.tuning.transformer.training)
             torch.rand(3)  # what a judgement draws is no step's affair
             return always()
@@ -199,7 +203,7 @@ def test_the_weights_of_the_best_mark_are_kept(keep: str, make: Callable[..., Sm
     one = make(mark_steps=4, keep=keep)
     scores, seen = iter([0.1, 0.7, 0.7, 0.2]), []
 
-    def judge() -> dict[str, Any]:
+    def judge(stage: int) -> dict[str, Any]:
         seen.append(weights_of(one.tuning.transformer))
         return {"score": next(scores), "metrics": {}}
 
@@ -254,7 +258,7 @@ def test_without_dev_there_are_marks_and_no_judgement(make: Callable[..., Small]
     assert not any("dev" in line for line in read_log(tmp_path / "fit"))
 
 
-class Stream(Classify):
+class Stream(LabelledSampler):
     """It has no epochs."""
 
     def epoch_steps(self, epoch: int) -> None:  # type: ignore[override]
@@ -265,10 +269,10 @@ def test_a_stream_has_steps_and_no_epochs(
     make: Callable[..., Small], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(RequestError, match=r"training\.steps is missing: a stream has no epochs"):
-        make(Stream).train(tmp_path / "none", always)
+        make(sampled_by(Stream)).train(tmp_path / "none", always)
     for training, expected in (({}, [12]), ({"mark_steps": 5}, [5, 10, 12])):
         folder = tmp_path / str(expected)
-        progress = make(Stream, steps=12, **training).train(folder, always)
+        progress = make(sampled_by(Stream), steps=12, **training).train(folder, always)
         log = read_log(folder)
         assert [line["step"] for line in log if "dev" in line] == expected
         assert [line["mark"] for line in log if "dev" in line] == list(range(1, len(expected) + 1))
@@ -326,7 +330,7 @@ def test_a_schedule_by_brute_force(
 
 def test_the_learning_rate_falls_over_the_steps_there_are(make: Callable[..., Small], tmp_path: Path) -> None:
     one = make(steps=12, warmup=0.25, lr=1.0)
-    schedule = make_schedule(one.recipe.training, one.objective)
+    schedule = make_schedule(one.recipe.training, one.inputs.sampler())
     assert isinstance(schedule, Schedule)
     rates = [schedule.lr(step) for step in range(12)]
     assert rates[:3] == pytest.approx([0.25, 0.5, 0.75])
@@ -352,10 +356,10 @@ def test_a_run_says_at_which_mark_it_was_pruned(
 
     inner = Fit._step
 
-    def dies(self: Fit, step: Any) -> None:
+    def dies(self: Fit, step: Any, lr: float) -> None:
         if self.progress.step == 3:
             raise KeyboardInterrupt
-        inner(self, step)
+        inner(self, step, lr)
 
     with monkeypatch.context() as patch:
         patch.setattr(Fit, "_step", dies)

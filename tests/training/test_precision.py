@@ -12,7 +12,7 @@ from heedful.inference import device
 from heedful.nn import attention
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
 from tests.support.killing import survive
 from tests.support.training_samples import assert_same_run, read_log, tiny_recipe, write_data, write_tiny
@@ -43,8 +43,8 @@ def test_only_products_of_training_are_in_bfloat16(tmp_path):
     recipes = {name: recipe_in(tmp_path, name) for name in ("float32", "bfloat16")}
     scores, losses = {}, {}
     for name, recipe in recipes.items():
-        parts = assemble(recipe, 0, read_objective(recipe, 0, store := SharedStore(tmp_path / "shared")), store)
-        texts = parts.objective.cached_texts()["dev"]
+        parts = assemble(read_source(recipe, 0, store := SharedStore(tmp_path / "shared")), store)
+        texts = parts.inputs.cached_texts()["dev"]
         scores[name] = parts.tuning.reader.all_scores(texts, "classify")
         with torch.enable_grad():
             trained = parts.tuning.reader.scores(texts, "classify")

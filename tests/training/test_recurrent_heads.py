@@ -31,7 +31,7 @@ from heedful.recipes.reading import explain_key, make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies.baselines import data_key
 from heedful.studies.plan import plan_recipe, with_baselines
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
 from tests.support.small_fits import CLASSES, CPU, dataset, furthest, recipe_of, small, texts, weights_of
 from tests.support.training_samples import (
@@ -207,8 +207,8 @@ def test_a_saved_model_answers_as_it_was_judged(
     assert note["file"] == "heads.safetensors"
     assert (note["temperature"] == 1.0) == (data == "score")
     _, rows = read_tsv(tmp_path / "run/predictions/test.tsv")
-    objective = read_objective(recipe, 3, SharedStore(tmp_path / "store"))
-    examples = {e["row"]: (e["text"], e["pair"]) for e in objective.examples("test")}
+    data_read = read_source(recipe, 3, SharedStore(tmp_path / "store")).data
+    examples = {e["row"]: (e["text"], e["pair"]) for e in data_read.examples("test")}
     asked = [examples[int(row[0])] if data == "pairs" else examples[int(row[0])][0] for row in rows]
     loaded = heedful.load(tmp_path / "run/model")
     assert isinstance(loaded.transformer.heads["classify"], RecurrentHead)
@@ -230,7 +230,7 @@ def test_the_seed_draws_the_network(world: dict[str, Any], tmp_path: Path) -> No
     recipe, drawn = tiny_recipe(world["model"], world["classes"], "full", model={"pooling": "bigru"}), []
     for seed in (0, 0, 1):
         store = SharedStore(tmp_path)
-        parts = assemble(recipe, seed, read_objective(recipe, seed, store), store)
+        parts = assemble(read_source(recipe, seed, store), store)
         drawn.append(weights_of(parts.tuning.transformer.heads["classify"]))
         assert {name for name, place in parts.checkpoint.sources.items() if place == "new"} == {
             f"heads.classify.{name}" for name in drawn[-1]
@@ -238,8 +238,8 @@ def test_the_seed_draws_the_network(world: dict[str, Any], tmp_path: Path) -> No
         assert {f"heads.classify.{name}" for name in drawn[-1]} <= set(parts.tuning.trainable())
     assert furthest(drawn[0], drawn[1]) == 0
     assert all(float((drawn[0][name] - drawn[2][name]).abs().max()) > 0 for name in drawn[0] if "output" not in name)
-    step, shape = parts.objective.step(0), parts.tuning.transformer.shape
-    assert parts.objective.forward_flops(step, shape) == forward_flops(shape, step.lengths)  # the whole last block
+    step, shape = parts.sampler.step(0, 0.0), parts.tuning.transformer.shape
+    assert step.forward_flops(shape) == forward_flops(shape, step.lengths)  # the whole last block
 
 
 FROZEN = {"method": "frozen"}
@@ -275,7 +275,7 @@ def test_a_frozen_body_keeps_every_state(kind: str, make: Maker, tmp_path: Path)
     """What the network reads from the cache is what it would read of the body, for texts of any length."""
     parts = small(make(recurrent(kind)), dataset(*texts(9)), recipe_of("frozen"), tmp_path)
     assert parts.tuning.solve is None
-    reader, items = parts.tuning.reader, parts.objective.items["train"]
+    reader, items = parts.tuning.reader, parts.inputs.items["train"]
     assert reader.lower is not None
     assert reader.lower.blocks == parts.tuning.transformer.shape.layers
     plain = TextReader(parts.tuning.transformer, reader.device)

@@ -13,6 +13,7 @@ import torch
 import transformers
 
 import heedful
+from heedful.data.loading import load_data
 from heedful.errors import RequestError, WorkError
 from heedful.evaluation.calibration import fit_temperature
 from heedful.evaluation.scores import log_loss
@@ -21,13 +22,12 @@ from heedful.inference.batching import BatchRule
 from heedful.models import shape as shapes
 from heedful.models.batch import Batch
 from heedful.objectives.classify import Classify
-from heedful.objectives.loading import load_data
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.report.run import write_run_report
 from heedful.storage.shared import SharedStore
 from heedful.training import run as runs
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.loop import Fit
 from heedful.training.progress import Narrator
 from heedful.training.run import execute
@@ -77,7 +77,7 @@ def judged(patch: pytest.MonkeyPatch, *scores: float) -> None:
     def maker(recipe: Any, parts: Any) -> Any:
         judge = inner(recipe, parts)
         assert judge is not None
-        return lambda: {**judge(), "score": left.pop(0) if len(left) > 1 else left[0]}
+        return lambda stage: {**judge(stage), "score": left.pop(0) if len(left) > 1 else left[0]}
 
     patch.setattr(runs, "dev_judge", maker)
 
@@ -270,10 +270,9 @@ def test_a_loss_that_is_not_finite_stops_before_the_step(
         count += 1
         return inner(self, scores, targets) * (float("nan") if count == 7 else 1)
 
-    def remembered(self: Fit, one: Any) -> None:
-        assert isinstance(self.objective, Classify)
-        batches.append([self.objective.data.train.rows[r] for r in one.rows])
-        step(self, one)
+    def remembered(self: Fit, one: Any, lr: float) -> None:
+        batches.append(list(one.numbers))
+        step(self, one, lr)
 
     with monkeypatch.context() as patch:
         patch.setattr(Classify, "loss_sum", poisoned)
@@ -322,14 +321,15 @@ def test_the_tfidf_of_an_objective_is_a_model(kind: str, world: Any, store: Shar
         rows = [(text, round(len(text) / 20, 3)) for text, _ in sentences(60)]
         write_csv(tmp_path / "scores.csv", ("text", "stars"), rows)
         data = {"train": str(tmp_path / "scores.csv"), "text": "text", "label": "stars", "kind": "score"}
-    objective = read_objective(tiny_recipe(world[0], data), 7, store)
-    scores = objective.baselines()["tfidf"]
-    assert not objective.save_baseline("majority", tmp_path / "none")
-    assert objective.save_baseline("tfidf", tmp_path / "tfidf")
+    source = read_source(tiny_recipe(world[0], data), 7, store)
+    baselines = source.evaluator.baselines()
+    scores = baselines.scores()["tfidf"]
+    assert not baselines.save("majority", tmp_path / "none")
+    assert baselines.save("tfidf", tmp_path / "tfidf")
     assert scores["model_bytes"] == sum(p.stat().st_size for p in (tmp_path / "tfidf").iterdir())
     assert 0 < scores["prediction_seconds"] < 60
-    assert objective.judge_baseline("majority", "test") is None
-    judgement = objective.judge_baseline("tfidf", "test")
+    assert baselines.evaluate("majority", "test") is None
+    judgement = baselines.evaluate("tfidf", "test")
     assert judgement is not None
     metric = {"classes": "log_loss", "score": "pearson"}[kind]
     assert judgement.metrics[metric] == scores["test"][metric]
@@ -338,7 +338,7 @@ def test_the_tfidf_of_an_objective_is_a_model(kind: str, world: Any, store: Shar
     }
     loaded = heedful.load(tmp_path / "tfidf")
     assert loaded.labels == (("bad", "good") if kind == "classes" else ("score",))
-    found = loaded.predict([e["text"] for e in objective.examples("test")])
+    found = loaded.predict([e["text"] for e in source.data.examples("test")])
     lines = list(judgement.predictions())
     if found.scores is not None:
         assert [line[0] for line in lines] == [f"{x:.6g}" for x in found.scores]
@@ -496,7 +496,7 @@ def test_fresh_top_layers(world: Any, tmp_path: Path, store: SharedStore) -> Non
     found = []
     for seed in (1, 2):
         recipe = tiny_recipe(*world, tuning={"reinit_layers": 1})
-        parts = assemble(recipe, seed, read_objective(recipe, seed, store), store)
+        parts = assemble(read_source(recipe, seed, store), store)
         found.append({n: p.detach().clone() for n, p in parts.checkpoint.transformer.named_parameters()})
     differ = {n for n in found[0] if not torch.equal(found[0][n], found[1][n])}
     assert any(n.startswith("body.blocks.1.") for n in differ)

@@ -13,14 +13,14 @@ from heedful.recipes.reading import make_recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
-from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.assembly import Assembly, assemble, read_source
 from heedful.training.run import execute
 from tests.support.training_samples import FAMILY_CHANGES, tiny_recipe, write_data, write_tiny
 
 
 def assembled(folder: Path, seed: int, **model: object) -> Assembly:
     recipe, store = tiny_recipe(folder / "tiny", write_data(folder / "data"), model=model), SharedStore(folder / "s")
-    return assemble(recipe, seed, read_objective(recipe, seed, store), store)
+    return assemble(read_source(recipe, seed, store), store)
 
 
 @pytest.mark.parametrize("family", FAMILY_CHANGES)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from heedful.data import loading
 from heedful.data.examples import Dataset, load_dataset
+from heedful.data.loading import load_data, whole_data
 from heedful.errors import RequestError
+from heedful.evaluators.labelled import LabelledEvaluator
 from heedful.inference.items import EncodedText, encode_texts, pack_texts, unpack_texts
-from heedful.objectives import classify, loading
-from heedful.objectives.classify import Classify
-from heedful.objectives.loading import load_data, whole_data
+from heedful.inputs import labelled
 from heedful.recipes.schema import DataTable, SourceTable
 from heedful.storage.locks import alone
 from heedful.storage.shared import SharedStore
@@ -47,7 +48,7 @@ class Counts:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.reads = self.tokens = self.features = 0
-        load, make, compute = loading.load_dataset, classify.encode_texts, features._compute
+        load, make, compute = loading.load_dataset, labelled.encode_texts, features._compute
 
         def counted_load(**keys: Any) -> Any:
             self.reads += 1
@@ -61,9 +62,11 @@ class Counts:
             self.features += len(texts)
             compute(reader, texts, *rest)
 
-        patch.setattr(Classify, "prediction_seconds", lambda *_: None)  # it tokenises a few again, to time that
+        patch.setattr(
+            LabelledEvaluator, "prediction_seconds", lambda *_: None
+        )  # it tokenises a few again, to time that
         patch.setattr(loading, "load_dataset", counted_load)
-        patch.setattr(classify, "encode_texts", counted_texts)
+        patch.setattr(labelled, "encode_texts", counted_texts)
         patch.setattr(features, "_compute", counted_features)
 
 

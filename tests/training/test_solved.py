@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from heedful.errors import RequestError
+from heedful.inputs.labelled import LabelledInputs
+from heedful.inputs.protocol import Inputs
 from heedful.objectives.classify import Classify
-from heedful.objectives.protocol import Objective
 from heedful.storage.shared import SharedStore
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
 from heedful.tuning import solving
 from heedful.tuning.frozen import Frozen
@@ -58,7 +59,7 @@ def solve(folder: Path, penalties: list[float], kind: str = "classes", classes: 
     recipe = recipe_of("solved", tuning={"penalties": penalties}, **tables)
     values = [0.7 * t + len(row) / 50 for t, row in zip(targets, rows, strict=True)] if kind == "score" else targets
     one = small(model, dataset(rows, values, kind=kind, number=classes), recipe, folder / "store")
-    one.tuning.solve(lambda facts: DevScore(0.0, 0.0))  # type: ignore[misc]
+    one.tuning.solve(one.objective, one.inputs.everything(), lambda facts: DevScore(0.0, 0.0))  # type: ignore[misc]
     return one
 
 
@@ -84,7 +85,7 @@ def test_the_gradient_vanishes(loss: str, penalty: float, tmp_path: Path) -> Non
     w_kd, b_k = head(one)
     w_kd = (w_kd / scale).requires_grad_()
     b_k.requires_grad_()
-    targets = one.objective.targets["train"]
+    targets = one.inputs.targets["train"]
     weights = torch.ones(CLASSES) if one.objective.class_weights is None else one.objective.class_weights
     smoothing = LOSSES[loss].get("label_smoothing", 0.0)
     scores_nk = torch.from_numpy(x_nd * scale) @ w_kd.T + b_k
@@ -107,7 +108,7 @@ def test_it_is_logistic_regression(loss: str, classes: int, tmp_path: Path) -> N
     if classes == 2:
         assert head(one)[0].shape == (2, 16)
     x_nd, scale = features(one)
-    gold = one.objective.targets["train"].numpy()
+    gold = one.inputs.targets["train"].numpy()
     smoothing = LOSSES[loss].get("label_smoothing", 0.0)
     by_class = np.ones(classes) if one.objective.class_weights is None else one.objective.class_weights.double().numpy()
     share_nk = (1 - smoothing) * np.eye(classes)[gold] + smoothing / classes
@@ -129,7 +130,7 @@ def test_it_is_logistic_regression(loss: str, classes: int, tmp_path: Path) -> N
 def test_a_score_is_ridge_regression(penalty: float, tmp_path: Path) -> None:
     one = solve(tmp_path, [penalty], "score")
     x_nd, scale = features(one)
-    gold = one.objective.targets["train"].numpy()
+    gold = one.inputs.targets["train"].numpy()
     peer = Ridge(alpha=penalty * len(gold) / 2).fit(x_nd * scale, gold)
     with torch.no_grad():
         found = one.scores(range(len(gold)))[:, 0].numpy()
@@ -165,7 +166,7 @@ def chosen(scores: list[tuple[float, float]], folder: Path, penalties: list[floa
         metric, loss = scores[len(seen) - 1]
         return DevScore(metric, -loss)
 
-    one.tuning.solve(judge)  # type: ignore[misc]
+    one.tuning.solve(one.objective, one.inputs.everything(), judge)  # type: ignore[misc]
     assert [facts["penalty"] for facts in told] == sorted(penalties, reverse=True)[: len(told)]
     assert [facts["loss"] for facts in told] == sorted((f["loss"] for f in told), reverse=True)
     kept = weights_of(model[0].heads["classify"])
@@ -219,10 +220,10 @@ def test_the_loss_on_dev_is_the_one_that_is_trained(loss: str, tmp_path: Path) -
         minima.append(facts["loss"])
         return DevScore(0.0, 0.0)
 
-    one.tuning.solve(judge)  # type: ignore[misc]
+    one.tuning.solve(one.objective, one.inputs.everything(), judge)  # type: ignore[misc]
     penalty = 1e-2 / 2 * float(((head(one)[0] / features(one)[1]) ** 2).sum())
-    judgement = one.objective.judge(one.tuning.reader, "dev")
-    found = one.objective.judged_loss(judgement, "dev")
+    judgement = one.evaluator.evaluate(one.tuning.reader, one.inputs, "dev")
+    found = one.evaluator.loss(judgement, "dev")
     assert found == pytest.approx(minima[0] - penalty, abs=1e-5)
     assert (found == pytest.approx(judgement.metrics["log_loss"])) == (loss == "plain")
 
@@ -321,25 +322,30 @@ def test_penalties_mean_nothing_to_steps(world: Any) -> None:
         tiny_recipe(*world, "frozen", tuning={"penalties": [0.5]})
 
 
-class Stream(Classify):
+class StreamInputs(LabelledInputs):
     """No end, so no sum over all of it."""
 
-    everything = Objective.everything
-
-    def epoch_steps(self, epoch: int) -> None:  # type: ignore[override]
-        return None
+    everything = Inputs.everything  # type: ignore[assignment]
 
 
-class Unread(Stream):
+class UnreadInputs(StreamInputs):
     def cached_texts(self) -> dict[str, Any]:
         return {}
+
+
+class Stream(Classify):
+    INPUTS = StreamInputs
+
+
+class Unread(Classify):
+    INPUTS = UnreadInputs
 
 
 def test_streams_are_refused(tmp_path: Path) -> None:
     data, recipe = dataset(*texts(9)), recipe_of("solved")
     one = small(tiny_model(tmp_path, CLASSES, "mean"), data, recipe, tmp_path / "a", Stream)
     with pytest.raises(RequestError, match="cannot be solved at once"):
-        one.tuning.solve(lambda facts: DevScore(0.0, 0.0))  # type: ignore[misc]
+        one.tuning.solve(one.objective, one.inputs.everything(), lambda facts: DevScore(0.0, 0.0))  # type: ignore[misc]
     with pytest.raises(RequestError, match=r'"frozen" needs an objective whose heads read one state of each text'):
         small(tiny_model(tmp_path, CLASSES, "mean"), data, recipe, tmp_path / "b", Unread)
     assert one.tuning.reader.device == CPU
@@ -356,9 +362,9 @@ def test_without_dev_several_penalties_are_refused(tmp_path: Path) -> None:
     write_csv(tmp_path / "a.csv", ("text", "label"), rows)
     data = {"train": str(tmp_path / "a.csv"), "test": str(tmp_path / "a.csv"), "dev": str(tmp_path / "a.csv")}
     recipe = tiny_recipe(write_tiny(tmp_path / "model"), {**data, "text": "text", "label": "label"}, "solved")
-    objective = read_objective(recipe, 0, SharedStore(tmp_path / "store"))
-    objective.splits.pop("dev"), objective.targets.pop("dev")  # type: ignore[attr-defined]
-    parts = assemble(recipe, 0, objective, SharedStore(tmp_path / "store"))
+    source = read_source(recipe, 0, SharedStore(tmp_path / "store"))
+    source.data.splits.pop("dev")  # type: ignore[attr-defined]
+    parts = assemble(source, SharedStore(tmp_path / "store"))
     assert parts.tuning.solve is not None
     with pytest.raises(RequestError, match=r"tuning\.penalties: without a dev set"):
-        parts.tuning.solve(lambda facts: None)
+        parts.tuning.solve(parts.objective, parts.inputs.everything(), lambda facts: None)

@@ -17,14 +17,15 @@ import heedful
 from heedful.cli.predict import predict
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import CLASS_METRICS
-from heedful.objectives.multi_task import MultiTask
-from heedful.objectives.task_draws import TaskDraws, annealed, shares
+from heedful.inputs.task_draws import TaskDraws, annealed, shares
+from heedful.inputs.tasks import TaskInputs, TaskSampler
+from heedful.objectives.protocol import StepContext
 from heedful.recipes.reading import explain_key, make_recipe
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.examples import read_values
 from heedful.storage.shared import SharedStore
 from heedful.streams import Parts
-from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.assembly import Assembly, assemble, read_source
 from heedful.training.loop import Fit
 from heedful.training.run import execute
 from heedful.training.schedule import lr_factor, make_schedule
@@ -60,15 +61,20 @@ def make(place: Path, tables: list[dict[str, Any]]) -> Make:
     return recipe
 
 
+WHOLE = StepContext(Parts(1), lambda part: None, lambda rows: rows)
+"""A step in one part."""
+
+
 def put_together(recipe: Recipe, folder: Path, seed: int = 5) -> Assembly:
     store = SharedStore(folder)
-    return assemble(recipe, seed, read_objective(recipe, seed, store), store)
+    return assemble(read_source(recipe, seed, store), store)
 
 
 def fit_of(parts: Assembly, recipe: Recipe, folder: Path, cls: type[Fit] = Fit) -> Fit:
     folder.mkdir(parents=True, exist_ok=True)
     return cls(
-        objective=parts.objective, tuning=parts.tuning, training=recipe.training, seed=5, directory=folder, judge=None,
+        objective=parts.objective, inputs=parts.inputs, sampler=parts.sampler, evaluator=parts.evaluator,
+        tuning=parts.tuning, training=recipe.training, seed=5, directory=folder, judge=None,
         watch=lambda *_: None, should_stop=lambda: False,
     )  # fmt: skip
 
@@ -111,30 +117,31 @@ def test_a_draw_hangs_on_the_seed_and_the_step_alone() -> None:
 )
 def test_annealing(training: dict[str, int], expected: list[float] | None, make: Make, tmp_path: Path) -> None:
     recipe = make(objective={"sampling": "annealed"}, training={**training, **({} if expected else {"epochs": 3})})
-    objective = put_together(recipe, tmp_path).objective
-    assert isinstance(objective, MultiTask)
+    sampler = put_together(recipe, tmp_path).sampler
+    assert isinstance(sampler, TaskSampler)
     assert (annealed(0), annealed(1)) == pytest.approx((1, 0.2))
     if expected is None:
-        assert [objective._exponent(n) for n in (0, 50, 100, 500)] == pytest.approx([1, 0.6, 0.2, 0.2])
+        assert [sampler._exponent(n) for n in (0, 50, 100, 500)] == pytest.approx([1, 0.6, 0.2, 0.2])
         return
-    found = [e for epoch in range(len(expected)) for e in [expected[epoch]] * objective.epoch_steps(epoch)]
-    assert [objective._exponent(n) for n in range(len(found))] == pytest.approx(found)
+    found = [e for epoch in range(len(expected)) for e in [expected[epoch]] * sampler.epoch_steps(epoch)]
+    assert [sampler._exponent(n) for n in range(len(found))] == pytest.approx(found)
 
 
 def test_no_row_is_seen_twice_before_all_were_seen(make: Make, tmp_path: Path) -> None:
-    objective = put_together(make(), tmp_path).objective
-    assert isinstance(objective, MultiTask)
+    parts = put_together(make(), tmp_path)
+    inputs, sampler = parts.inputs, parts.sampler
+    assert isinstance(inputs, TaskInputs)
     seen: dict[str, list[int]] = {}
     for number in range(120):
-        step = objective.step(number)
+        step: Any = sampler.step(number, 0.0)
         seen.setdefault(step.task, []).extend(step.rows)
     for task, rows in seen.items():
-        size = len(objective.tasks[task].items["train"])
+        size = len(inputs.tasks[task].items["train"])
         assert len(rows) > 2 * size
         for at in range(0, len(rows) - size, size):
             assert sorted(rows[at : at + size]) == list(range(size))
-    each = [-(-len(task.items["train"]) // 8) for task in objective.tasks.values()]
-    assert objective.epoch_steps(0) == sum(each)
+    each = [-(-len(task.items["train"]) // 8) for task in inputs.tasks.values()]
+    assert sampler.epoch_steps(0) == sum(each)
 
 
 # What a step computes
@@ -165,10 +172,10 @@ def test_the_loss_of_a_task_is_multiplied_by_its_weight(make: Make, tmp_path: Pa
         objective, reader = parts.objective, parts.tuning.reader
         losses = {}
         for number in range(12):
-            step = objective.step(number)
-            (one,) = objective.losses(reader, step, objective.counts(step), Parts(1), lambda part: None)
-            losses[step.task] = float(one.loss.detach())  # type: ignore[attr-defined]
-            assert one.terms == {step.task: one.loss.detach()}  # type: ignore[attr-defined]
+            step: Any = parts.sampler.step(number, 0.0)
+            (one,) = objective.losses(reader, step, objective.counts(step), WHOLE)
+            losses[step.task] = float(one.loss.detach())
+            assert one.terms == {step.task: one.loss.detach()}
         steps[name] = losses
     plain, weighted = steps["plain"], steps["weighted"]
     assert set(plain) == {FILM, SCORES, TWINS}
@@ -201,10 +208,10 @@ def test_a_step_enters_six_files_and_never_goes_back_up(make: Make, tmp_path: Pa
     watcher, inner = Watcher(), Fit._step
 
     class Watched(Fit):
-        def _step(self, step: Any) -> None:
+        def _step(self, step: Any, lr: float) -> None:
             sys.setprofile(watcher)
             try:
-                inner(self, step)
+                inner(self, step, lr)
             finally:
                 sys.setprofile(None)
 
@@ -238,15 +245,17 @@ def test_each_stage_has_its_own_rise_and_fall() -> None:
 @pytest.mark.parametrize(("training", "ends"), [({}, [15, 33, 48]), ({"steps": 7, "mark_steps": 5}, [7, 14, 21])])
 def test_in_turn_each_task_has_its_stage(training: dict[str, int], ends: list[int], make: Make, tmp_path: Path) -> None:
     recipe = make(objective={"sampling": "in-turn"}, training={**training, "epochs": 3})
-    objective = put_together(recipe, tmp_path).objective
-    assert isinstance(objective, MultiTask)
-    schedule = make_schedule(recipe.training, objective)
+    parts = put_together(recipe, tmp_path)
+    inputs, sampler = parts.inputs, parts.sampler
+    assert isinstance(inputs, TaskInputs)
+    schedule = make_schedule(recipe.training, sampler)
     assert list(schedule.stage_ends) == ends
     begins = [0, *ends[:-1]]
     for task, begin, end in zip((FILM, SCORES, TWINS), begins, ends, strict=True):
-        steps = [objective.step(n) for n in range(begin, end)]
+        steps: list[Any] = [sampler.step(n, 0.0) for n in range(begin, end)]
         assert {step.task for step in steps} == {task}
-        assert [list(s.rows) for s in steps] == [objective.tasks[task].rows.of_step(n) for n in range(end - begin)]
+        rows = inputs.tasks[task].row_batches()
+        assert [list(s.rows) for s in steps] == [rows.of_step(n) for n in range(end - begin)]
     if training:
         assert [n for n in range(1, 22) if schedule.is_mark(n, 0, 0)] == [5, 7, 10, 14, 15, 20, 21]
 
@@ -333,9 +342,9 @@ def test_tasks_that_are_not_trained_are_judged_and_not_saved(make: Make, tmp_pat
 
 def test_a_task_may_name_its_metric(place: Path, tables: list[dict[str, Any]], tmp_path: Path) -> None:
     two = [{**tables[0], "metric": "matthews"}, {**tables[1], "metric": "spearman"}]
-    objective = read_objective(tasks_recipe(place / "model/tiny", two), 0, SharedStore(tmp_path))
-    assert [m.name for m in objective.metrics[:3]] == ["task_mean", "matthews", "spearman"]
-    assert {m.name for m in objective.metrics} >= set(CLASS_METRICS) | {"pearson"}
+    evaluator = read_source(tasks_recipe(place / "model/tiny", two), 0, SharedStore(tmp_path)).evaluator
+    assert [m.name for m in evaluator.metrics[:3]] == ["task_mean", "matthews", "spearman"]
+    assert {m.name for m in evaluator.metrics} >= set(CLASS_METRICS) | {"pearson"}
 
 
 # What is refused
@@ -394,7 +403,7 @@ def test_what_makes_no_sense_is_refused_in_words(place: Path, tables: list[dict[
 def test_a_metric_that_does_not_go_with_the_data_names_the_task(place: Path, tables: Any, tmp_path: Path) -> None:
     recipe = tasks_recipe(place / "model/tiny", [tables[0], {**tables[1], "metric": "accuracy"}])
     with pytest.raises(RequestError, match=r'the task scores: metric = "accuracy" does not go with score'):
-        read_objective(recipe, 0, SharedStore(tmp_path))
+        read_source(recipe, 0, SharedStore(tmp_path))
 
 
 def test_keys_are_explained_and_a_recipe_that_was_written_down_is_the_same(make: Make) -> None:
@@ -407,23 +416,21 @@ def test_keys_are_explained_and_a_recipe_that_was_written_down_is_the_same(make:
 
 def test_a_step_that_fails_says_which_task(make: Make, tmp_path: Path) -> None:
     parts = put_together(make(), tmp_path / "store")
-    step = parts.objective.step(0)
-    assert parts.objective.where(step).startswith(f"{step.task}, rows ")  # type: ignore[attr-defined]
+    step: Any = parts.sampler.step(0, 0.0)
+    assert step.where().startswith(f"{step.task}, rows ")
 
 
 def test_keys_of_cached_texts_do_not_meet(make: Make, tmp_path: Path) -> None:
     parts = put_together(make("frozen", objective={"train_on": [FILM, TWINS]}), tmp_path / "store")
-    sets = parts.objective.cached_texts()
+    sets = parts.inputs.cached_texts()
     assert list(sets) == sorted(sets)
     assert {f"{s}-{t}" for s in ("train", "dev", "test") for t in (FILM, TWINS)} <= set(sets)
     assert f"train-{SCORES}" not in sets
     keys = [text.cache_key for text in itertools.chain.from_iterable(sets.values())]
     assert len(set(keys)) == len(keys)
-    step = parts.objective.step(0)
+    step = parts.sampler.step(0, 0.0)
     with torch.inference_mode():
-        (cached,) = parts.objective.losses(
-            parts.tuning.reader, step, parts.objective.counts(step), Parts(1), lambda part: None
-        )
+        (cached,) = parts.objective.losses(parts.tuning.reader, step, parts.objective.counts(step), WHOLE)
     assert cached.loss.isfinite()
 
 

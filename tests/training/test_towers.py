@@ -18,9 +18,10 @@ from heedful.nn.heads import combine
 from heedful.recipes.schema import Recipe
 from heedful.storage.shared import SharedStore
 from heedful.studies.baselines import data_key
+from heedful.studies.kinds.protocol import SoFar
 from heedful.studies.parts import SettingPlan, StudyPlan
 from heedful.studies.plan import plan_comparison, plan_recipe, with_baselines
-from heedful.training.assembly import assemble, read_objective
+from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
 from heedful.tuning import features
 from heedful.tuning.protocol import DevScore
@@ -67,19 +68,20 @@ def test_the_formula_and_its_gradient() -> None:
 
 def parts_of(recipe: Recipe, folder: Path) -> Any:
     store = SharedStore(folder)
-    return assemble(recipe, 0, read_objective(recipe, 0, store), store)
+    return assemble(read_source(recipe, 0, store), store)
 
 
 def test_what_is_kept_is_what_the_body_gives_each_text_alone(world: Any, tmp_path: Path) -> None:
     parts = parts_of(tiny_recipe(*world[:2], "solved"), tmp_path)
-    objective, transformer = parts.objective, parts.tuning.transformer
-    strings = {*objective.data.train.texts, *objective.data.train.pairs}
-    assert objective.description()["pairs"] is True
+    inputs, transformer = parts.inputs, parts.tuning.transformer
+    train = parts.data.dataset.train
+    strings = {*train.texts, *train.pairs}
+    assert parts.describe()["pairs"] is True
     cached = parts.tuning.reader.cache.arrays["train"]
-    assert len(cached) == len(strings) < 2 * len(objective.items["train"])  # each text once
+    assert len(cached) == len(strings) < 2 * len(inputs.items["train"])  # each text once
     transformer.double()
     reader = TextReader(transformer, torch.device("cpu"))
-    items = encode_pairs(parts.checkpoint.tokenizer, objective.data.train.inputs, 32)
+    items = encode_pairs(parts.checkpoint.tokenizer, train.inputs, 32)
     with torch.inference_mode():
         alone = torch.cat([reader.inputs([item], "classify") for item in items])
         together = reader.inputs(items, "classify")
@@ -89,7 +91,7 @@ def test_what_is_kept_is_what_the_body_gives_each_text_alone(world: Any, tmp_pat
         )
     np.testing.assert_allclose(alone, by_formula(u_bd, v_bd), atol=1e-12)
     np.testing.assert_allclose(together, alone, atol=1e-10)
-    kept = parts.tuning.reader.inputs(objective.items["train"], "classify")
+    kept = parts.tuning.reader.inputs(inputs.items["train"], "classify")
     np.testing.assert_allclose(kept, alone, atol=1e-5)
 
 
@@ -106,8 +108,8 @@ def test_the_optimum_is_that_of_another_library(how: str, kind: str, world: Any,
     penalty = 1e-6 if how == "cosine" else 0.03
     tuning = {} if how == "cosine" else {"tuning": {"penalties": [penalty]}}
     parts = parts_of(tiny_recipe(world[0], world[1 if kind == "classes" else 2], how, **tuning), tmp_path)
-    parts.tuning.solve(lambda facts: DevScore(0.0, 0.0))
-    items, gold = parts.objective.items["train"], parts.objective.targets["train"].numpy()
+    parts.tuning.solve(parts.objective, parts.inputs.everything(), lambda facts: DevScore(0.0, 0.0))
+    items, gold = parts.inputs.items["train"], parts.inputs.targets["train"].numpy()
     x_nf = parts.tuning.reader.inputs(items, "classify").double().numpy()
     shift, scale = scaled(x_nf)
     x_nf = (x_nf - shift) * scale
@@ -134,8 +136,8 @@ def test_the_optimum_is_that_of_another_library(how: str, kind: str, world: Any,
 def test_a_saved_model_answers_as_it_was_judged(how: str, more: dict[str, Any], world: Any, tmp_path: Path) -> None:
     execute(tiny_recipe(*world[:2], how, **more), 3, tmp_path / "run", quiet=True)
     _, rows = read_tsv(tmp_path / "run/predictions/test.tsv")
-    objective = read_objective(tiny_recipe(*world[:2], how, **more), 3, SharedStore(tmp_path / "store"))
-    examples = {e["row"]: (e["text"], e["pair"]) for e in objective.examples("test")}
+    data = read_source(tiny_recipe(*world[:2], how, **more), 3, SharedStore(tmp_path / "store")).data
+    examples = {e["row"]: (e["text"], e["pair"]) for e in data.examples("test")}
     pairs = [examples[int(row[0])] for row in rows]
     note = json.loads((tmp_path / "run/model/config.json").read_text())["heedful"]["heads"]["classify"]
     assert (note["pairs"], note["file"]) == ("cosine" if how == "cosine" else "towers", "heads.safetensors")
@@ -210,7 +212,9 @@ def test_what_has_no_seed_runs_once(world: Any, tmp_path: Path) -> None:
     )
     assert jobs(search) == ["r-1-seed0", "r-2-seed0"]
     rows = [{"setting": "r-1", "metric": "accuracy", "higher_is_better": True, "dev_mean": 0.5}]
-    assert jobs(search.after(rows, [])) == ["r-1-final-seed3"]  # type: ignore[arg-type]
+    found = search.kind.after(SoFar(tmp_path, dict, [search], rows))
+    assert found is not None
+    assert jobs(found) == ["r-1-final-seed3"]
 
 
 def beside(plan: StudyPlan) -> StudyPlan:
@@ -236,8 +240,9 @@ def test_a_search_runs_it_with_what_it_has_chosen(world: Any) -> None:
     search = beside(plan_comparison(world[1], [str(world[0])], ["frozen"], (0, 1), changes))
     assert jobs(search) == ["tiny-frozen-1-seed0", "tiny-frozen-2-seed0"]
     rows = [{"setting": "tiny-frozen-2", "metric": "accuracy", "higher_is_better": True, "dev_mean": 0.5}]
-    final = search.after(rows, [])
-    assert final is not None
+    chosen = search.kind.after(SoFar(Path(), dict, [search], rows))
+    assert chosen is not None
+    final = beside(chosen)
     assert jobs(final) == ["tiny-frozen-2-final-seed2", "tiny-cosine-max-seed2"]
     assert final.settings[-1].recipe.model.pooling == "max"
     curve = plan_comparison(world[1], [str(world[0])], ["frozen"], (0, 1), {"study": {"curve": [0.5, 1]}})

@@ -18,7 +18,7 @@ from heedful.data.pig_latin import translate_word
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import scored
 from heedful.evaluation.translations import TRANSLATION_METRICS
-from heedful.objectives.pair_rows import Batcher
+from heedful.inputs.pair_rows import Batcher
 from heedful.report.run import write_run_report
 from heedful.storage.examples import read_predictions, read_values
 from heedful.studies.plan import plan_recipe
@@ -210,12 +210,12 @@ def test_what_is_too_long_for_the_other_body_is_said(tmp_path: Path) -> None:
         "dev": str(write_csv(tmp_path / "dev.csv", ("plain", "pig"), [*rows[:4], long[0]])),
         "test": str(write_csv(tmp_path / "test.csv", ("plain", "pig"), rows[:4])),
     }
-    made = assembled(translation("bert-fused", tmp_path, data=data, training={"max_length": 200}), tmp_path / "store")
-    facts, most = made.objective.description(), made.checkpoint.model.shape.bert.longest
-    assert facts["sizes"]["train"] == 20
+    parts = assembled(translation("bert-fused", tmp_path, data=data, training={"max_length": 200}), tmp_path / "store")
+    described, most = parts.inputs.describe(), parts.checkpoint.module.shape.bert.longest  # type: ignore[union-attr]
+    assert described["sizes"]["train"] == 20
     because = f"because the source has more than the {most} tokens that model.bert reads (rows 21, 22)."
-    assert f"train: 2 pairs are left out {because}" in facts["notes"]
-    assert f"dev: 1 source is cut for model.bert, which reads {most} tokens (row 5)." in facts["notes"]
+    assert f"train: 2 pairs are left out {because}" in described["notes"]
+    assert f"dev: 1 source is cut for model.bert, which reads {most} tokens (row 5)." in described["notes"]
 
 
 def test_it_can_be_read_and_gone_on_from(finished: Path, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_it_can_be_read_and_gone_on_from(finished: Path, tmp_path: Path) -> None
     again = assembled(recipe, tmp_path / "store")
     assert again.checkpoint.tokenizer_fingerprint == saved.tokenizer_fingerprint
     again.tuning.train(False)
-    judged = again.objective.judge_all(again.tuning.reader, ["test"])["test"]
+    judged = again.evaluator.evaluate_all(again.tuning.reader, again.inputs, ["test"])["test"]
     _, lines = read_predictions(finished / "predictions/test.tsv")
     assert [list(line) for line in judged.predictions()] == [list(line) for line in zip(*lines.values(), strict=True)]
     seeded = recipe.model.model_copy(update={"name": str(tmp_path / "seed{seed}")})

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from heedful.checkpoints.translators.marian import stored_tensors
+from heedful.evaluators import translations
 from heedful.inference import device
+from heedful.inputs import pair_rows
 from heedful.models.batch import Batch, pad
 from heedful.models.flops import forward_flops
 from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
 from heedful.models.seq2seq.flops import bert_fused_flops, decoder_only_flops, recurrent_flops, transformer_flops
 from heedful.nn.attention import linear_maps
-from heedful.objectives import pair_rows, translate
 from heedful.training.optimisers.common import make_optimiser
 from tests.support.marian_samples import SOURCES, TARGETS, make_peer, save_peer
 from tests.support.training_samples import write_csv
@@ -28,7 +29,7 @@ def one_by_one(parts: Any, smoothing: float) -> tuple[torch.Tensor, torch.Tensor
     """The loss of the first step without smoothing and with it, as the papers have it: each pair alone, nothing padded,
     nothing kept."""
     objective, checkpoint = parts.objective, parts.checkpoint
-    model, step, rows = checkpoint.model, parts.objective.step(0), parts.objective.sets_["train"]
+    model, step, rows = checkpoint.model, parts.sampler.step(0, 0.0), parts.inputs.sets["train"]
     plain = smoothed = torch.zeros((), dtype=torch.float64)
     tokens = 0
     for number in step.rows:
@@ -83,8 +84,8 @@ def test_the_loss_and_gradients_of_the_peer(tmp_path: Path) -> None:
     parts = assembled(recipe, tmp_path / "store")
     parts.checkpoint.module.eval()
     logged, found = gradients(parts)
-    rows, fill = parts.objective.sets_["train"], parts.checkpoint.source_pad_id
-    order = parts.objective.step(0).rows
+    rows, fill = parts.inputs.sets["train"], parts.checkpoint.source_pad_id
+    order = parts.sampler.step(0, 0.0).rows
     source = pad([rows.sources[i] for i in order], None, fill, CPU)
     labels = pad([rows.targets[i] for i in order], None, fill, CPU)
     assert source.real_bt is not None
@@ -106,7 +107,7 @@ def test_parts_are_the_whole(kind: str, tmp_path: Path) -> None:
     recipe = translation(kind, tmp_path, model=without_dropout(kind), training={"batch_size": 7})
     parts = assembled(recipe, tmp_path / "store")
     parts.checkpoint.module.double()
-    last = parts.objective.epoch_steps(0) - 1  # fewer rows than the others
+    last = parts.sampler.epoch_steps(0) - 1  # fewer rows than the others
     for number in (0, last):
         whole = gradients(parts, number=number)
         for accumulate in (2, 3, 7):
@@ -120,9 +121,9 @@ def test_batches_do_not_change_the_answer(kind: str, tmp_path: Path, monkeypatch
     parts = assembled(translation(kind, tmp_path), tmp_path / "store")
     parts.checkpoint.module.double()
     parts.tuning.train(False)
-    together = parts.objective.judge_all(parts.tuning.reader, ["dev"])["dev"]
-    monkeypatch.setattr(translate, "_TOKENS", 1)
-    alone = parts.objective.judge_all(parts.tuning.reader, ["dev"])["dev"]
+    together = parts.evaluator.evaluate(parts.tuning.reader, parts.inputs, "dev", final=True)
+    monkeypatch.setattr(translations, "_TOKENS", 1)
+    alone = parts.evaluator.evaluate(parts.tuning.reader, parts.inputs, "dev", final=True)
     assert together.columns.keys() == alone.columns.keys()
     for name, column in together.columns.items():
         assert np.abs(column - alone.columns[name]).max() < 1e-10, name
@@ -135,11 +136,11 @@ def test_states_that_are_kept_are_those_that_are_computed(tmp_path: Path, monkey
     recipe = translation("bert-fused", tmp_path, model=without_dropout("bert-fused"))
     kept = assembled(recipe, tmp_path / "kept")
     first = gradients(kept)
-    assert kept.objective.batcher.states is not None
+    assert kept.inputs.batcher.states is not None
     monkeypatch.setattr(pair_rows, "MOST_KEPT", 0)
     computed = assembled(recipe, tmp_path / "computed")
     second = gradients(computed)
-    assert computed.objective.batcher.states is None
+    assert computed.inputs.batcher.states is None
     assert first[0] == pytest.approx(second[0], abs=1e-5)
     assert furthest(first[1], second[1]) < 1e-5
     assert not any(name.startswith("bert.") for name in first[1])  # it does not move
@@ -155,22 +156,22 @@ def test_operations_are_counted(tmp_path: Path) -> None:
     }  # fmt: skip
     for kind in KINDS:
         parts = assembled(translation(kind, tmp_path), tmp_path / "store")
-        objective, shape = parts.objective, parts.checkpoint.model.shape
-        step, rows = objective.step(0), objective.sets_["train"]
-        lengths = [[len(some[n]) for n in step.rows] for some in (rows.sources, rows.targets)]
+        inputs, shape = parts.inputs, parts.checkpoint.model.shape
+        step, rows = parts.sampler.step(0, 0.0), inputs.sets["train"]
+        lengths = [[len(side[n]) for n in step.rows] for side in (rows.sources, rows.targets)]
         assert list(step.lengths) == [sum(both) for both in zip(*lengths, strict=True)]
         if kind == "bert-fused":
             lengths.append([rows.bert[n].tokens for n in step.rows])
         if kind == "bert-fused":
-            assert objective.forward_flops(step, shape) == bert_fused_flops(shape, *lengths, kept=True)
-            once, seconds = objective.spent_once()
+            assert step.forward_flops(shape) == bert_fused_flops(shape, *lengths, kept=True)
+            once, seconds = inputs.spent_once()
             assert once == forward_flops(shape.bert, [text.tokens for text in rows.bert])
-            again = assembled(translation(kind, tmp_path), tmp_path / "store").objective
+            again = assembled(translation(kind, tmp_path), tmp_path / "store").inputs
             assert again.spent_once() == (once, seconds)  # the same whoever computed them
-            objective.batcher.states = None
-        assert objective.forward_flops(step, shape) == counts[kind](shape, *lengths)  # type: ignore[operator]
+            inputs.batcher.states = None
+        assert step.forward_flops(shape) == counts[kind](shape, *lengths)  # type: ignore[operator]
         if kind != "bert-fused":
-            assert objective.spent_once() == (0, 0.0)
+            assert inputs.spent_once() == (0, 0.0)
 
 
 @pytest.mark.parametrize("kind", ["encoder-decoder", "decoder-only", "bert-fused"])
@@ -194,7 +195,7 @@ def test_training_in_bfloat16_is_judged_in_full_precision(tmp_path: Path, monkey
     full.tuning.train(False)
     loss, exact = gradients(parts)[0], gradients(full)[0]
     assert 0 < abs(loss - exact) < 0.05
-    ours, theirs = (one.objective.judge(one.tuning.reader, "dev").metrics for one in (parts, full))
+    ours, theirs = (p.evaluator.evaluate(p.tuning.reader, p.inputs, "dev").metrics for p in (parts, full))
     assert ours == theirs
 
 
@@ -202,10 +203,10 @@ def test_batches_by_tokens_count_both_sides(tmp_path: Path) -> None:
     parts = assembled(
         translation("recurrent", tmp_path, training={"batch_tokens": 40, "batch_size": None}), tmp_path / "store"
     )
-    objective, seen = parts.objective, []
-    for number in range(objective.epoch_steps(0)):
-        step = objective.step(number)
-        for lengths in (objective.source_lengths, objective.target_lengths):
+    inputs, seen = parts.inputs, []
+    for number in range(parts.sampler.epoch_steps(0)):
+        step = parts.sampler.step(number, 0.0)
+        for lengths in (inputs.source_lengths, inputs.target_lengths):
             assert len(step.rows) * max(lengths[n] for n in step.rows) <= 40
         seen += step.rows
     assert sorted(seen) == list(range(30))
@@ -214,6 +215,6 @@ def test_batches_by_tokens_count_both_sides(tmp_path: Path) -> None:
 def test_perplexity_is_that_of_the_loss(tmp_path: Path) -> None:
     parts = assembled(translation("encoder-decoder", tmp_path), tmp_path / "store")
     parts.tuning.train(False)
-    judged = parts.objective.judge(parts.tuning.reader, "dev")
+    judged = parts.evaluator.evaluate(parts.tuning.reader, parts.inputs, "dev")
     assert judged.metrics["perplexity"] == pytest.approx(math.exp(judged.metrics["loss"]))
-    assert judged.columns["tokens"].sum() == sum(map(len, parts.objective.sets_["dev"].targets))
+    assert judged.columns["tokens"].sum() == sum(map(len, parts.inputs.sets["dev"].targets))

@@ -9,6 +9,7 @@ from heedful.checkpoints.adapters import (
     Files,
     StoredAdapter,
     adapter_files,
+    body_digest,
     find_adapter,
     fusion_files,
     put_adapter,
@@ -73,7 +74,7 @@ def stored_files(checkpoint: Checkpoint, composition: Composition | None, head: 
     model_name = checkpoint.called
     if isinstance(composition, str):
         if name is None:
-            return adapter_files(transformer, family, composition, model_name)
+            return adapter_files(transformer, family, composition, model_name, body_digest(transformer))
         return adapter_heads.files_with_head(transformer, family, composition, name, model_name)
     files = fusion_files(transformer, family, composition.name, model_name)
     if name is not None:

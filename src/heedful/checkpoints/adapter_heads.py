@@ -12,7 +12,16 @@ from torch import Tensor
 
 from heedful.checkpoints import adapterhub, peft
 from heedful.checkpoints import heads as heads_of
-from heedful.checkpoints.adapters import NOTE, Files, StoredAdapter, adapter_files, fill, plain_copy, pooler_digest
+from heedful.checkpoints.adapters import (
+    NOTE,
+    Files,
+    StoredAdapter,
+    adapter_files,
+    body_digest,
+    load_part,
+    plain_copy,
+    pooler_digest,
+)
 from heedful.checkpoints.config import read_json, read_labels, shown
 from heedful.checkpoints.dialect import SLOTS, Family
 from heedful.checkpoints.families import FAMILIES
@@ -105,8 +114,8 @@ def put_head(transformer: Transformer, directory: Path, name: str, found: FoundH
     with torch.device("meta"), NoInit():
         module = make_head(transformer.shape, found.head, FUSED)
         lay_out(module)
-    others, device = tuple(found.tensors), transformer.body.embeddings.token.weight.device
-    sources = fill(directory, module, found.names, found.tensors, others, f"heads.{name}.", device)
+    others = tuple(found.tensors)
+    sources = load_part(directory, module, found.names, found.tensors, others, f"heads.{name}.", transformer)
     transformer.heads[name] = as_the_body(transformer, module)
     transformer.head_shapes[name] = dataclasses.replace(found.head, adapters=adapters)
     return sources
@@ -203,7 +212,7 @@ def _find_peft(stored: StoredAdapter, family: Family, shape: Shape) -> FoundHead
 
 def files_with_head(transformer: Transformer, family: str, adapter: str, head: str, model_name: str) -> Files:
     """The directory of an adapter and the head that reads through it."""
-    files = adapter_files(transformer, family, adapter, model_name)
+    files = adapter_files(transformer, family, adapter, model_name, body_digest(transformer))
     dialect, shape = FAMILIES[family], dataclasses.replace(transformer.head_shapes[head], adapters="")
     parameters = {n: p.detach().cpu() for n, p in transformer.heads[head].named_parameters()}
     add_our_head(files, shape, parameters, transformer)

@@ -7,6 +7,7 @@ trained) is in a further file, heedful.json.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,8 +16,9 @@ from torch import Tensor, nn
 
 from heedful.checkpoints import adapterhub, hub, peft
 from heedful.checkpoints.config import read_json, shown
-from heedful.checkpoints.dialect import Family
+from heedful.checkpoints.dialect import Entry, Family
 from heedful.checkpoints.families import FAMILIES
+from heedful.checkpoints.named_tensors import Names, load_named
 from heedful.checkpoints.tensors import NoInit, Stored, existing, inside, open_either
 from heedful.errors import RequestError
 from heedful.models.adapters import (
@@ -166,8 +168,16 @@ def _folders(directory: Path) -> list[Path]:
     return sorted(inside(inside(directory, FOLDER), p.name) for p in root.iterdir() if not p.name.startswith("."))
 
 
-def put_adapter(transformer: Transformer, family: str, stored: StoredAdapter, name: str) -> dict[str, str]:
-    """Reads an adapter into a model, under this name; every tensor must have a home. Returns where each came from."""
+def put_adapter(
+    transformer: Transformer,
+    family: str,
+    stored: StoredAdapter,
+    name: str,
+    digest: Callable[[Transformer], str] | None = None,
+) -> dict[str, str]:
+    """Reads an adapter into a model, under this name; every tensor must have a home. Returns where each came from.
+
+    `digest`: `body_digest`, which whoever reads several adapters into a model remembers."""
     dialect, body = FAMILIES[family], transformer.shape
     tensors = stored.tensors(dialect)
     shape: AdapterShape
@@ -181,11 +191,11 @@ def put_adapter(transformer: Transformer, family: str, stored: StoredAdapter, na
         heads = ()
         if isinstance(shape, LowRankShape):
             tensors = adapterhub.side_by_side(tensors, stored.content.get("config"), body.width)
-    _refuse_another_body(stored, transformer)
+    _refuse_another_body(stored, transformer, digest or body_digest)
     with torch.device("meta"), NoInit():  # whatever sizes it claims, nothing is allocated before they are compared
         module = add_adapter(transformer, name, shape)
     try:
-        return fill(stored.directory, module, names, tensors, heads, f"adapters.{name}.", _device(transformer))
+        return load_part(stored.directory, module, names, tensors, heads, f"adapters.{name}.", transformer)
     except BaseException:
         remove_adapter(transformer, name)
         raise
@@ -208,9 +218,9 @@ def stored_name(stored: StoredAdapter, tensors: Mapping[str, Stored]) -> str:
     raise RequestError(f"{stored.path}: name = {shown(name)} is not that of the adapter that is stored beside it.")
 
 
-def _refuse_another_body(stored: StoredAdapter, transformer: Transformer) -> None:
+def _refuse_another_body(stored: StoredAdapter, transformer: Transformer, digest: Callable[[Transformer], str]) -> None:
     body = stored.note.get("body")
-    if body is not None and body != body_digest(transformer):
+    if body is not None and body != digest(transformer):
         name = stored.note.get("model")
         raise RequestError(
             f"{stored.directory}: was trained on another model than this one{f', {shown(name)}' if name else ''}, "
@@ -235,53 +245,32 @@ def _bytes(tensor: Tensor) -> memoryview:
     return tensor.detach().cpu().float().contiguous().numpy().data
 
 
-def fill(
+def load_part(
     directory: Path,
     module: nn.Module,
     names: Mapping[str, tuple[str, ...]],
     tensors: Mapping[str, Stored],
-    others: tuple[str, ...] = (),
-    prefix: str = "",
-    device: torch.device | None = None,
+    others: tuple[str, ...],
+    prefix: str,
+    transformer: Transformer,
 ) -> dict[str, str]:
-    """Puts stored tensors into the parameters of a module, `names` being what each is called; every tensor must have a
-    home but for the `others`. Returns where each came from, its own name after `prefix`."""
-    parameters = dict(module.named_parameters())
-    wanted = {theirs: ours for ours, all_theirs in names.items() for theirs in all_theirs}
-    missing = [theirs for ours, (theirs, *_) in names.items() if theirs not in tensors]
-    strange = [name for name in tensors if name not in wanted and name not in others]
-    misfits = [
-        f"{name} is {list(tensors[name].shape)}, not {list(parameters[ours].shape)}"
-        for name, ours in wanted.items()
-        if name in tensors and tensors[name].shape != tuple(parameters[ours].shape)
-    ]
-    for what, found in (("missing", missing), ("of another shape", misfits), ("without a home", strange)):
-        if found:
-            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-            raise RequestError(
-                f"{directory}: {len(found)} tensors are {what}: {', '.join(found[:3])}{more}; it belongs to a model of "
-                "another width, depth or family, or is incomplete."
-            )
-    if any(p.is_meta for p in parameters.values()):
-        module.to_empty(device=device or torch.device("cpu"))
-        parameters = dict(module.named_parameters())
-    sources = {}
-    for ours, all_theirs in names.items():
-        stored = [tensors[theirs] for theirs in all_theirs if theirs in tensors]
-        value = stored[0].read()
-        if any(not torch.equal(copy.read(), value) for copy in stored[1:]):
-            raise RequestError(
-                f"{directory}: {stored[1].name} is not equal to {stored[0].name}, of which it is a copy."
-            )
-        if not stored[0].is_float or not value.isfinite().all():
-            raise RequestError(
-                f"{directory / stored[0].file}: {stored[0].name} has values that are not finite numbers."
-            )
-        with torch.no_grad():
-            parameters[ours].copy_(value)
-        sources[f"{prefix}{ours}"] = f"{stored[0].file}: {stored[0].name}"
-    assert set(names) == set(parameters), "a parameter of an adapter has no name in its file"
-    return sources
+    """Read what is added to a model. `names`: what each parameter is called, and its copies; `others`: what may stay
+    unread. Return where each parameter came from, its own name after `prefix`."""
+    sources, _ = load_named(
+        directory,
+        module,
+        Names(
+            [Entry(ours, theirs[:1]) for ours, theirs in names.items()],
+            {copy: original for original, *copies in names.values() for copy in copies},
+        ),
+        tensors,
+        "this model",
+        "it belongs to a model of another width, depth or family, or is incomplete",
+        may_stay=lambda name: name in others,
+        device=transformer.body.embeddings.token.weight.device,
+    )
+    assert set(names) == {name for name, _ in module.named_parameters()}, "a parameter of an adapter has no name"
+    return {f"{prefix}{ours}": source for ours, source in sources.items()}
 
 
 def put_fusion(transformer: Transformer, family: str, directory: Path) -> tuple[Fuse, dict[str, str]]:
@@ -310,7 +299,7 @@ def put_fusion(transformer: Transformer, family: str, directory: Path) -> tuple[
     if not (shape.query or shape.key or shape.value):
         others += tuple(name for name in tensors if ".dense." in name)  # stored, and never used
     try:
-        return fuse, fill(directory, module, names, tensors, others, f"fusions.{fuse.name}.", _device(transformer))
+        return fuse, load_part(directory, module, names, tensors, others, f"fusions.{fuse.name}.", transformer)
     except BaseException:
         del transformer.fusions[fuse.name], transformer.fusion_shapes[fuse.name]
         raise
@@ -323,11 +312,11 @@ Files = dict[str, Any]
 """By name: tensors (a dictionary of them), or what becomes JSON."""
 
 
-def adapter_files(transformer: Transformer, family: str, name: str, model_name: str) -> Files:
-    """The directory of an adapter without head."""
+def adapter_files(transformer: Transformer, family: str, name: str, model_name: str, body_hash: str) -> Files:
+    """The directory of an adapter without head. `body_hash`: `body_digest` of the model."""
     dialect, body, shape = FAMILIES[family], transformer.shape, transformer.adapter_shapes[name]
     parameters = {n: p.detach().cpu() for n, p in transformer.adapters[name].named_parameters()}
-    note = {"format": _FORMAT, "name": name, "model": model_name, "body": body_digest(transformer)}
+    note = {"format": _FORMAT, "name": name, "model": model_name, "body": body_hash}
     if isinstance(shape, LowRankShape):
         names, prefix = peft.adapter_tensors(shape, dialect, body), peft.PREFIX + dialect.prefix
         config, weights = peft.write_config(shape, dialect, body, model_name, ()), peft.WEIGHTS
@@ -350,10 +339,6 @@ def fusion_files(transformer: Transformer, family: str, name: str, model_name: s
     }
 
 
-def _device(transformer: Transformer) -> torch.device:
-    return transformer.body.embeddings.token.weight.device
-
-
 def plain_copy(tensor: Tensor) -> Tensor:
     """Row by row in memory of its own, as files want it."""
     return tensor.clone(memory_format=torch.contiguous_format)
@@ -361,7 +346,7 @@ def plain_copy(tensor: Tensor) -> Tensor:
 
 def put_all(transformer: Transformer, family: str, directory: Path, put: Callable[[dict[str, str]], None]) -> None:
     """Every adapter and fusion of a model directory into the model; `put` is told where their tensors came from."""
-    root, folders = directory / FOLDER, _folders(directory)
+    root, folders, digest = directory / FOLDER, _folders(directory), cache(body_digest)
     fusions = [f for f in folders if f.is_dir() and (f / adapterhub.FUSION_CONFIG).is_file()]
     for folder in folders:
         if folder in fusions:
@@ -369,7 +354,8 @@ def put_all(transformer: Transformer, family: str, directory: Path, put: Callabl
         if not folder.is_dir() or not (folder / adapterhub.CONFIG).is_file():
             raise RequestError(f"{folder}: is not the directory of an adapter; take it out of {root}.")
         place = f"{FOLDER}/{folder.name}/"
-        put({k: place + v for k, v in put_adapter(transformer, family, open_adapter(folder), folder.name).items()})
+        read = put_adapter(transformer, family, open_adapter(folder), folder.name, digest)
+        put({name: place + source for name, source in read.items()})
     for folder in fusions:
         place = f"{FOLDER}/{folder.name}/"
         put({k: place + v for k, v in put_fusion(transformer, family, folder)[1].items()})

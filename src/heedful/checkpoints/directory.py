@@ -2,8 +2,7 @@
 
 import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy as shallow_copy
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -20,9 +19,10 @@ from heedful.checkpoints import adapters as adapters_of
 from heedful.checkpoints import config as configs
 from heedful.checkpoints import heads as heads_of
 from heedful.checkpoints.adapter_facts import is_adapter, why_no_model
-from heedful.checkpoints.dialect import Entry, Family
+from heedful.checkpoints.dialect import Family
 from heedful.checkpoints.families import FAMILIES
 from heedful.checkpoints.heads import HEADS_FILE, NewHead, StoredHead
+from heedful.checkpoints.named_tensors import Names, load_named
 from heedful.checkpoints.sentences import POOLING_FOLDER, SENTENCE_FILES, sentence_files
 from heedful.checkpoints.tensors import SAFETENSORS, NoInit, Stored, existing, open_file, open_tensors
 from heedful.errors import RequestError
@@ -156,12 +156,34 @@ def read_model(
     drawn = tuple(f"heads.{name}." for name in fresh)  # beginnings of the names of what the checkpoint need not have
     if shape.pooler and not pooled and not any(stored.head.reads == "pooled" for stored in known.values()):
         drawn += ("body.pooler.",)
-    names = [name for name, _ in transformer.named_parameters()]
-    entries = [e for e in heads_of.entries(dialect, shape, known, names) if not e.ours.startswith(drawn)]
+    parameters = [name for name, _ in transformer.named_parameters()]
     left_out = None if body_only or (new_heads and not keep_heads) else _tensors_of(dialect, replaced)
-    unread = _check_all_tensors_used(directory, dialect, transformer, entries, tensors, left_out)
+    sources, unread = load_named(
+        directory,
+        transformer,
+        Names(
+            [e for e in heads_of.entries(dialect, shape, known, parameters) if not e.ours.startswith(drawn)],
+            {} if left_out is None else dialect.copies,
+            {table.name: table.size(shape) for table in dialect.tables},
+            dialect.derived,
+        ),
+        tensors,
+        f"the {dialect.name} that config.json describes",
+        "a head that is not needed can be replaced with new_head or left with body_only",
+        may_stay=_may_stay(dialect, shape, left_out),
+    )
+    for table in dialect.tables:
+        if table.name in tensors:
+            _check_table(directory, tensors[table.name], table.values(shape))
+    if drawn:
+        transformer.initialise(torch.Generator().manual_seed(seed), only=drawn)
+        sources |= {name: "new" for name in parameters if name.startswith(drawn)}
+    assert set(sources) == set(parameters), "a parameter was neither read nor drawn"
+    transformer.eval()
 
-    checkpoint = Checkpoint(transformer, dialect.name, unread=unread, extra=configs.inert_keys(dialect, config))
+    checkpoint = Checkpoint(
+        transformer, dialect.name, sources=sources, unread=unread, extra=configs.inert_keys(dialect, config)
+    )
     if shape.causal and (settings := existing(directory, GENERATION_FILE)) is not None:
         checkpoint.generation = configs.read_json(settings)
     if "classify" in known:
@@ -170,7 +192,6 @@ def read_model(
         checkpoint.extra.pop("problem_type", None)  # it described a head that is not read
     main = main_head({name: stored.head for name, stored in (known | replaced).items()})
     _read_labels(path, config, transformer, known, main, has_notes=notes is not None)
-    _fill(directory, dialect, checkpoint, entries, tensors, drawn, seed)
     adapters_of.put_all(transformer, dialect.name, directory, checkpoint.sources.update)
     _use_adapters(path, transformer)
     checkpoint.tokenizer = _tokenizer(directory, dialect, shape)
@@ -239,89 +260,12 @@ def _read_labels(
         transformer.head_shapes[name] = replace(stored.head, labels=labels)
 
 
-def _check_all_tensors_used(
-    directory: Path,
-    family: Family,
-    transformer: Transformer,
-    entries: list[Entry],
-    tensors: Mapping[str, Stored],
-    left_out: tuple[str, ...] | None,
-) -> tuple[str, ...]:
-    """Every stored tensor must belong to the model, and the model's must all be stored, with the right shapes.
-
-    Returns the names that may be left unread.
-
-    `left_out`: beginnings of the names that may be left unread; None: everything outside the body.
-    """
-    sizes = {name: p.shape for name, p in transformer.named_parameters()}
-    expected_shapes = {theirs: e.their_shape(sizes[e.ours]) for e in entries for theirs in e.theirs}
-    expected_shapes |= {t.name: t.size(transformer.shape) for t in family.tables if t.name in tensors}
-    present = {n: tensors[n] for n in expected_shapes if n in tensors}
-    body_roots = {e.theirs[0].split(".")[0] for e in family.body(transformer.shape)} | {"pooler"}
-    unexpected: list[str] = []
-    unread: list[str] = []
-    for name in tensors:
-        is_copy = family.copies.get(name) in expected_shapes and left_out is not None
-        if name in expected_shapes or is_copy or re.fullmatch(family.derived, name):
-            continue
-        may_stay = name.split(".")[0] not in body_roots if left_out is None else name.startswith(left_out)
-        (unread if may_stay else unexpected).append(name)
-    problems = {
-        "missing": [n for n in expected_shapes if n not in present],
-        "of another shape": [
-            f"{n} is {list(t.shape)}, not {list(expected_shapes[n])}"
-            for n, t in present.items()
-            if t.shape != expected_shapes[n]
-        ],
-        "not floating-point": [n for n, t in present.items() if not t.is_float],
-        "without a home": unexpected,
-    }
-    if any(problems.values()):
-        listed = "; ".join(f"{len(names)} {what}: {sample_of(names)}" for what, names in problems.items() if names)
-        raise RequestError(
-            f"{directory}: the tensors do not fit the {family.name} that config.json describes ({listed}); "
-            "a head that is not needed can be replaced with new_head or left with body_only."
-        )
-    return tuple(unread)
-
-
-def _fill(
-    directory: Path,
-    family: Family,
-    checkpoint: Checkpoint,
-    entries: list[Entry],
-    tensors: Mapping[str, Stored],
-    drawn: tuple[str, ...],
-    seed: int,
-) -> None:
-    transformer = checkpoint.transformer
-    transformer.to_empty(device="cpu")
-    parameters = dict(transformer.named_parameters())
-    for entry in entries:
-        for name, view in entry.views(parameters[entry.ours].detach()).items():
-            view.copy_(tensors[name].read())
-            # A sum costs no memory; only where it is not finite are the values looked at one by one. As they are here:
-            # a double can be too large for us.
-            if not view.sum().isfinite() and (bad := int((~view.isfinite()).sum())):
-                raise RequestError(f"{directory / tensors[name].file}: {name} has {bad} NaN or infinite values.")
-        checkpoint.sources[entry.ours] = (
-            f"{tensors[entry.theirs[0]].file}: {' + '.join(tensors[n].name for n in entry.theirs)}"
-        )
-    for copy, original in family.copies.items():
-        if copy not in tensors or original not in tensors or copy in checkpoint.unread:
-            continue
-        if not torch.equal(tensors[copy].read().float(), tensors[original].read().float()):
-            raise RequestError(
-                f"{directory}: {copy} is not equal to {original}, but config.json ties them; untied is not supported."
-            )
-    for table in family.tables:
-        if table.name in tensors:
-            _check_table(directory, tensors[table.name], table.values(transformer.shape))
-    if drawn:
-        transformer.initialise(torch.Generator().manual_seed(seed), only=drawn)
-        checkpoint.sources |= {name: "new" for name in parameters if name.startswith(drawn)}
-    assert set(checkpoint.sources) == set(parameters), "a parameter was neither read nor drawn"
-    transformer.eval()
+def _may_stay(family: Family, shape: Shape, left_out: tuple[str, ...] | None) -> Callable[[str], bool]:
+    """Which stored tensors may stay unread. `left_out`: how their names begin; None: everything outside the body."""
+    if left_out is not None:
+        return lambda name: name.startswith(left_out)
+    roots = {entry.theirs[0].split(".")[0] for entry in family.body(shape)} | {"pooler"}
+    return lambda name: name.split(".")[0] not in roots
 
 
 def _check_table(directory: Path, stored: Stored, values: Tensor) -> None:
@@ -414,7 +358,10 @@ def adapter_folders(checkpoint: Checkpoint) -> dict[str, adapters_of.Files]:
     """The contents of the folder of each adapter and each fusion."""
     transformer, family = checkpoint.transformer, checkpoint.family
     model_name = checkpoint.called
-    folders = {name: adapters_of.adapter_files(transformer, family, name, model_name) for name in transformer.adapters}
+    body = adapters_of.body_digest(transformer) if transformer.adapters else ""
+    folders = {
+        name: adapters_of.adapter_files(transformer, family, name, model_name, body) for name in transformer.adapters
+    }
     fusions = {name: adapters_of.fusion_files(transformer, family, name, model_name) for name in transformer.fusions}
     return {**folders, **fusions}
 
@@ -468,7 +415,3 @@ def _body_prefix(family: Family, heads: Mapping[str, StoredHead]) -> str:
     """What stands before the names of the body's tensors: nothing where Hugging Face opens the body alone."""
     has_theirs = any(stored.file == SAFETENSORS for stored in heads.values())
     return family.prefix if has_theirs and heads_of.architectures(family, heads) else ""
-
-
-def sample_of(names: Sequence[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -47,6 +47,8 @@ class NewHead:
     """Whether one of this name and kind that the checkpoint has is used as it is, and none drawn."""
     remedy: str = ""
     """What to do where a family has no such head."""
+    trained: bool = True
+    """Whether training moves it; one that is only judged is left as it was drawn."""
 
 
 @dataclass(frozen=True)

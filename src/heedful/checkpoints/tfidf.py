@@ -11,6 +11,7 @@ from safetensors.numpy import save
 
 from heedful.checkpoints.config import read_json, shown
 from heedful.checkpoints.directory import MODEL_FILES, MODEL_FOLDERS
+from heedful.checkpoints.named_tensors import Shapes, account_for, require_finite
 from heedful.checkpoints.tensors import SAFETENSORS, existing, open_file
 from heedful.errors import RequestError
 from heedful.evaluation.features import LARGEST_VOCABULARY, TextFeatures
@@ -20,7 +21,6 @@ from heedful.storage.directories import replace_directory
 MODEL_TYPE = "heedful-tfidf"
 VOCABULARY = "vocabulary.json"
 FORMAT = 1
-_TENSORS = ("bias", "idf", "shares", "weight")
 
 
 def is_tfidf(directory: Path) -> bool:
@@ -65,7 +65,6 @@ def read_tfidf(directory: Path) -> TfidfModel:
         raise RequestError(f"{directory}: has no config.json, so it is not a model directory.")
     labels, seen, pairs, strength = _read_notes(path)
     vocabulary = _read_vocabulary(directory)
-    tensors = _read_tensors(directory)
     rows = 1 if not labels else {1: 0, 2: 1}.get(len(seen), len(seen))
     expected = {
         "bias": (rows,),
@@ -73,12 +72,7 @@ def read_tfidf(directory: Path) -> TfidfModel:
         "shares": (len(labels),),
         "weight": (rows, TextFeatures.width(len(vocabulary), pairs)),
     }
-    for name, shape in expected.items():
-        if tensors[name].shape != shape:
-            raise RequestError(
-                f"{directory / SAFETENSORS}: {name} is {list(tensors[name].shape)}, not {list(shape)} as config.json "
-                "and vocabulary.json say; restore the directory from its source."
-            )
+    tensors = _read_tensors(directory, expected)
     linear = Linear(tensors["weight"].astype(np.float32), tensors["bias"], seen, tensors["shares"])
     return TfidfModel(labels, pairs, TextFeatures(vocabulary, tensors["idf"]), linear, strength)
 
@@ -120,15 +114,13 @@ def _read_vocabulary(directory: Path) -> list[str]:
     return list(words)
 
 
-def _read_tensors(directory: Path) -> dict[str, Any]:
-    path = existing(directory, SAFETENSORS)
-    if path is None:
+def _read_tensors(directory: Path, shapes: Shapes) -> dict[str, Any]:
+    if existing(directory, SAFETENSORS) is None:
         raise RequestError(f"{directory}: has no weights; expected {SAFETENSORS}.")
     stored = open_file(directory, SAFETENSORS)
-    if sorted(stored) != list(_TENSORS) or not all(tensor.is_float for tensor in stored.values()):
-        raise RequestError(f"{path}: does not hold just {', '.join(_TENSORS)} as floating-point numbers; restore it.")
+    fit = f"the TF-IDF model that config.json and {VOCABULARY} describe"
+    account_for(directory, shapes, stored, fit, "restore the directory from its source")
     tensors = {name: tensor.read() for name, tensor in stored.items()}
     for name, values in tensors.items():
-        if not values.float().isfinite().all():
-            raise RequestError(f"{path}: {name} has NaN or infinite values, or some beyond single precision.")
+        require_finite(directory, stored[name], values.float())
     return {name: values.double().numpy() for name, values in tensors.items()}

@@ -33,7 +33,7 @@ def shard(
     as_json: Annotated[bool, typer.Option("--json", help="Output JSON.")] = False,
 ) -> None:
     """Tokenise text into memory-mapped shards for pretraining. Use the directory as data.corpus in a recipe."""
-    from heedful.objectives.sharding import shard_corpus
+    from heedful.inputs.sharding import shard_corpus
 
     def watch(counts: Any) -> None:
         of = "document" if counts["documents"] == 1 else "documents"

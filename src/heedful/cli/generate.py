@@ -1,9 +1,9 @@
 """`heedful generate`: continue prompts with a language model."""
 
-import codecs
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,6 +13,7 @@ from heedful.cli.given import only_given, refuse_idle
 from heedful.cli.show import print_json, without_controls
 from heedful.decoding.settings import Beam, Limits, Repetition, Sampling
 from heedful.errors import RequestError
+from heedful.storage.lines import STANDARD_INPUT, decoded, read_lines, windows_of_pipe
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,30 +145,18 @@ def _given(prompts: list[str], file: str | None) -> _Given:
         return _Given(texts, [f"prompt {i}" if len(texts) > 1 else "the prompt" for i in range(1, len(texts) + 1)])
     if prompts:
         raise RequestError("prompts come either from the command line or from --file. Remove one of them.")
-    called = "standard input" if file == "-" else file
-    lines = list(_stdin_lines() if file == "-" else _file_lines(Path(file)))
+    called = STANDARD_INPUT if file == "-" else file
+    lines = _lines(file)
     if not lines:
         raise RequestError(f"{called} has no prompts. Write one per line.")
     return _Given([text for _, text in lines], [f"line {number} of {called}" for number, _ in lines])
 
 
-def _file_lines(path: Path) -> Iterator[tuple[int, str]]:
-    from heedful.data.disk import read_lines
-
-    if path.is_file() and path.stat().st_size == 0:
-        return
-    for number, line in read_lines(path):
-        yield number, line.rstrip("\r\n")
-
-
-def _stdin_lines() -> Iterator[tuple[int, str]]:
-    content = sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8)
-    lines = content.removesuffix(b"\n").split(b"\n") if content else []
-    for number, line in enumerate(lines, 1):
-        try:
-            yield number, line.decode("utf-8").rstrip("\r")
-        except UnicodeDecodeError:
-            raise RequestError(f"standard input, line {number}: not UTF-8. Convert it.") from None
+def _lines(file: str) -> list[tuple[int, str]]:
+    if file != "-":
+        return [(number, line.rstrip("\r\n")) for number, line in read_lines(Path(file))]
+    lines = chain.from_iterable(windows_of_pipe(sys.stdin.buffer, _WINDOW))
+    return [(number, decoded(line, STANDARD_INPUT, number).rstrip("\r\n")) for number, line in enumerate(lines, 1)]
 
 
 class _Asked:

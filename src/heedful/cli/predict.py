@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,6 +13,7 @@ import typer
 from heedful.cli.outputs import open_result, refuse_input
 from heedful.cli.show import Header
 from heedful.errors import RequestError
+from heedful.storage.lines import STANDARD_INPUT, decoded, windows_of_pipe
 
 if TYPE_CHECKING:
     from heedful.inference.loading import Classifier
@@ -164,14 +164,11 @@ def _from_words(texts: Sequence[str], model: Asked, name: str) -> Rows:
 def _from_lines(model: Asked, name: str) -> Iterator[Rows]:
     """Yield the lines that have arrived as one window, then wait for more."""
     number = 0
-    for lines in _arriving_lines():
+    for lines in windows_of_pipe(sys.stdin.buffer, _WINDOW):
         window: Rows = []
         for raw in lines:
             number += 1
-            try:
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                raise RequestError(f"standard input, line {number}: not UTF-8. Convert it.") from None
+            line = decoded(raw, STANDARD_INPUT, number).rstrip("\r\n")
             if model.of_pairs:
                 first, tab, second = line.partition("\t")
                 if not tab:
@@ -183,23 +180,6 @@ def _from_lines(model: Asked, name: str) -> Iterator[Rows]:
             else:
                 window.append((number, line))
         yield window
-
-
-def _arriving_lines() -> Iterator[list[bytes]]:
-    """Yield complete lines as they arrive, up to a window at a time; the last may lack its line end."""
-    from heedful.data.disk import LONGEST
-
-    rest = b""
-    while chunk := os.read(sys.stdin.fileno(), 1 << 16):
-        *lines, rest = (rest + chunk).split(b"\n")  # an incomplete line waits
-        for start in range(0, len(lines), _WINDOW):
-            yield lines[start : start + _WINDOW]
-        if len(rest) > LONGEST:
-            raise RequestError(
-                f"standard input has a line longer than {LONGEST // 2**20} MB. Split it into lines of text."
-            )
-    if rest:
-        yield [rest]
 
 
 def _write_file(out: Path, model: Asked, windows: Iterable[Rows]) -> tuple[int, int]:

@@ -150,7 +150,7 @@ def _data_table(data: str, given: dict[str, Any], changes: dict[str, Any]) -> di
         if not isinstance(changes.get(table, {}), dict):
             raise RequestError(f"--set {table}: set a key of the table, such as data.dev_share=0.2.")
     kind = changes.get("objective", {}).get("kind")
-    if kind is not None and not plugins.find("objective", kind).COLUMNS:
+    if kind is not None and not plugins.find("objective", kind).DATA.COLUMNS:
         return {"train": str(path), **given}
     known = {**given, **changes.get("data", {})}
     text, pair, label = (known.get(role) for role in ("text", "pair", "label"))
@@ -167,20 +167,20 @@ def _data_table(data: str, given: dict[str, Any], changes: dict[str, Any]) -> di
 def _until_decided(plan: "StudyPlan", wanted: bool, difference: float | None, max_seeds: int | None) -> "StudyPlan":
     from dataclasses import replace
 
-    from heedful.studies.parts import Until
+    from heedful.studies.kinds.until_decided import Until, UntilDecided
 
     if not wanted:
         if difference is not None or max_seeds is not None:
             raise RequestError("--difference and --max-seeds need --until-decided. Add it, or remove them.")
         return plan
-    if plan.search is not None and plan.search.get("curve"):
+    if plan.kind.name == "curve":
         raise RequestError("--until-decided and --curve cannot be combined. Remove one of them.")
     until = Until(difference) if max_seeds is None else Until(difference, max_seeds)
     if difference is not None and difference <= 0:
         raise RequestError(f"--difference {difference:g}: must be above 0.")
     if until.most_seeds < len(plan.seeds):
         raise RequestError(f"--max-seeds {until.most_seeds}: must be at least --seeds {len(plan.seeds)}.")
-    return replace(plan, until=until)
+    return replace(plan, kind=UntilDecided(plan.kind, until))
 
 
 def _default_place(plan: "StudyPlan", name: str) -> Path:

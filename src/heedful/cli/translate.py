@@ -1,7 +1,7 @@
 """`heedful translate`: a translation for each line, in order."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -12,11 +12,14 @@ from heedful.cli.outputs import open_result, refuse_input
 from heedful.cli.show import without_controls
 from heedful.decoding.settings import Stopping
 from heedful.errors import RequestError
-from heedful.inference.translation.input_lines import Windows, lines_of_file, lines_of_pipe
+from heedful.storage.lines import STANDARD_INPUT, Lines, windows_of_file, windows_of_pipe
 
 if TYPE_CHECKING:
     from heedful.inference.translation.engine import Translation
     from heedful.inference.translation.line_translator import LineTranslator
+
+_WINDOW = 1024
+"""Lines that are translated together, so that memory does not grow with the file."""
 
 
 def translate(
@@ -102,7 +105,7 @@ def translate(
     if file is None and sys.stdin.isatty() and out is None:
         _converse(translator, table, max_length is not None)
         return
-    windows = lines_of_pipe(sys.stdin.fileno()) if file is None else lines_of_file(file)
+    windows = windows_of_pipe(sys.stdin.buffer, _WINDOW) if file is None else windows_of_file(file, _WINDOW)
     if out is None:
         table.write(sys.stdout, translator, windows)
     else:
@@ -110,7 +113,7 @@ def translate(
             table.write(written, translator, windows)
         print(f"{translator.count:,} {'line' if translator.count == 1 else 'lines'} in {out}", file=sys.stderr)
     if not translator.count:
-        print(f"{'standard input' if file is None else file} is empty: nothing was translated", file=sys.stderr)
+        print(f"{STANDARD_INPUT if file is None else file} is empty: nothing was translated", file=sys.stderr)
     _warn(translator, max_length is not None)
 
 
@@ -138,7 +141,7 @@ class _Table:
         self._ranked, self._scored = ranked, scored
         self.columns = ["line", "rank"] * ranked + ["score", "log_p", "tokens", "reason"] * scored + ["text"]
 
-    def write(self, file: TextIO, translator: "LineTranslator", windows: Windows) -> None:
+    def write(self, file: TextIO, translator: "LineTranslator", windows: Iterable[Lines]) -> None:
         file.writelines(line + "\n" for line in self.header())
         for window in windows:
             first = translator.count + 1
@@ -201,7 +204,7 @@ def _converse(translator: "LineTranslator", table: _Table, asked: bool) -> None:
             if not typed:
                 break
             unknown, cut = translator.unknown, translator.cut
-            (found,) = translator.translate([typed.rstrip(b"\n")])
+            (found,) = translator.translate([typed])
             for line in table.lines(translator.count, found):
                 print(without_controls(line), flush=True)
             if translator.unknown > unknown:

@@ -25,7 +25,7 @@ Draw = Callable[[random.Random], Expression]
 
 
 def in_words(n: int) -> str:
-    """0 to 99, with a hyphen as in twenty-one."""
+    """Spell a number from 0 to 99, with a hyphen as in twenty-one."""
     if n < 20:
         return _ONES[n]
     tens, ones = divmod(n, 10)
@@ -33,7 +33,7 @@ def in_words(n: int) -> str:
 
 
 def generate(options: Mapping[str, Any]) -> dict[str, Examples]:
-    """Train, dev and test from `size` (all examples together) and `seed`; no expression occurs twice."""
+    """Generate train, dev and test from `size` (all examples together) and `seed`; no expression occurs twice."""
     size, seed = _option(options, "size", 2000), _option(options, "seed", 0)
     if unknown := sorted(set(options) - {"size", "seed"}):
         raise RequestError(f"arithmetic has no option {unknown[0]!r}; it has size and seed.")
@@ -66,7 +66,7 @@ def _option(options: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def _draw(random_: random.Random, label: str, seen: set[Expression]) -> Expression:
-    """A new expression with the label: the form by its weight, then numbers until they fit."""
+    """Sample a new expression with this label: the form by its weight, then numbers until they fit."""
     draws, weights = _FORMS[label]
     while True:
         draw = random_.choices(draws, weights)[0]
@@ -95,7 +95,7 @@ def _times_zero(random_: random.Random) -> Expression:
 
 
 def _cancelling(random_: random.Random) -> Expression:
-    """Three numbers that come to zero: two that are drawn, and their sum where it must stand."""
+    """Sample two numbers, and return them with the sum that cancels them out."""
     a, b = random_.randrange(100), random_.randrange(100)
     while a + b > 99:
         a, b = random_.randrange(100), random_.randrange(100)
@@ -134,7 +134,7 @@ _FORMS: dict[str, tuple[list[Draw], list[float]]] = {
 
 
 def _sign(expression: Expression) -> str:
-    """From left to right, which is right since times is never combined with another operation."""
+    """Evaluate from left to right, which is correct because times is never combined with another operation."""
     total = int(expression[0])
     for operation, operand in zip(expression[1::2], expression[2::2], strict=True):
         n = int(operand)

@@ -172,7 +172,7 @@ _SETS = (
         ),
         hub=_glue("qnli", (104_743, 5463, 5463), "question", "sentence", _TWO_WAY),
         hidden_test=True,
-        remark="the data folder's QNLI trains on a 10 % subset of the published set",
+        remark="the data folder's QNLI trains on a 10% subset of the published set",
     ),
     NamedSet(
         name="sick",
@@ -312,7 +312,7 @@ _TRANSLATIONS = (
     NamedSet(
         kind="translations",
         name="pig-latin-small",
-        what="the commonest 2,000 English words in Pig Latin, made by rule",
+        what="the 2,000 most common English words in Pig Latin, made by rule",
         languages=_ENGLISH,
         licence="Apache-2.0",
         contamination=_MADE,
@@ -322,7 +322,7 @@ _TRANSLATIONS = (
     NamedSet(
         kind="translations",
         name="pig-latin-large",
-        what="the commonest 8,000 English words in Pig Latin, made by rule",
+        what="the 8,000 most common English words in Pig Latin, made by rule",
         languages=_ENGLISH,
         licence="Apache-2.0",
         contamination=_MADE,

@@ -23,7 +23,7 @@ class Check:
     passed: str
     """What is said if nothing was found."""
     kind: str = ""
-    """For "classes" or a "score" alone."""
+    """Only for "classes", or only for a "score"."""
     several: bool = False
     """Only where there are two sets to compare."""
 
@@ -31,7 +31,7 @@ class Check:
 def summary(
     findings: Sequence[Finding], kind: str | None, splits: Set[str], checks: Mapping[str, Check]
 ) -> list[dict[str, Any]]:
-    """Each check that applies: what it found, an entry for each finding, or that it passed. As plain data."""
+    """Return each check that applies as plain data: an entry for each finding, or one that says it passed."""
     entries: list[dict[str, Any]] = []
     for name, check in checks.items():
         found = [finding for finding in findings if finding.check == name]
@@ -51,7 +51,7 @@ def summary(
 
 
 def listed(rows: Iterable[int], most: int = 5) -> str:
-    """Row numbers for a sentence: the first few, and how many more."""
+    """Return row numbers for a sentence: the first few, and how many more there are."""
     numbers = list(rows)
     shown = ", ".join(map(str, numbers[:most]))
     return shown + (f" and {len(numbers) - most:,} more" if len(numbers) > most else "")

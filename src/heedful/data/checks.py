@@ -20,9 +20,9 @@ CHECKS = {
     "contradictions": Check("No text occurs with two different labels in a set."),
     "leakage": Check("No text of one set occurs in another.", several=True),
     "label column": Check("The label column looks like one: it holds no identifiers and no free text."),
-    "label spelling": Check("No two labels differ by case or Unicode form alone, and none looks missing.", "classes"),
-    "labels in one set": Check("No label occurs in one set alone.", "classes", several=True),
-    "balance": Check("No label has more than 90 % of a set.", "classes"),
+    "label spelling": Check("No two labels differ only by case or Unicode form, and none looks missing.", "classes"),
+    "labels in one set": Check("No label occurs in only one set.", "classes", several=True),
+    "balance": Check("No label has more than 90% of a set.", "classes"),
 }
 """Every check by its name, in the order in which reports list them."""
 PAIR_CHECKS = {
@@ -32,7 +32,7 @@ PAIR_CHECKS = {
     "leakage": Check("No source of one set occurs in another.", several=True),
     "copies": Check("Hardly any target just repeats its source."),
     "lengths": Check("No side is nine times as long as the other, and none is beyond a paragraph."),
-    "alignment": Check("The lengths of the two sides go together as they stand, and not a line apart."),
+    "alignment": Check("The lengths of the two sides go together pair by pair, and not a line apart."),
 }
 """The same for translations."""
 _COPIES = 0.01
@@ -43,7 +43,7 @@ _MISSING = ("nan", "none", "null", "n/a", "na", "?")
 
 
 def check_splits(splits: Mapping[str, Examples]) -> list[Finding]:
-    """All checks on the splits that there are."""
+    """Run all checks of examples."""
     findings: list[Finding] = []
     for name, examples in splits.items():
         findings += _find_empty_texts(name, examples)
@@ -57,7 +57,7 @@ def check_splits(splits: Mapping[str, Examples]) -> list[Finding]:
 
 
 def check_pairs(splits: Mapping[str, Pairs]) -> list[Finding]:
-    """All checks on translations."""
+    """Run all checks of translations."""
     findings: list[Finding] = []
     for name, pairs in splits.items():
         findings += _find_duplicates(name, pairs.rows, list(zip(*pairs.sides, strict=True)), "pair")
@@ -68,13 +68,13 @@ def check_pairs(splits: Mapping[str, Pairs]) -> list[Finding]:
 
 
 def recurring(splits: Mapping[str, Rows]) -> dict[str, list[int]]:
-    """By evaluation set, the rows whose text (or source) is also in train."""
+    """Return, by evaluation set, the rows whose text (or source) is also in train."""
     rows = {name: _rows_in(splits["train"], later) for name, later in splits.items() if name != "train"}
     return {name: some for name, some in rows.items() if some}
 
 
 def word_lengths(examples: Examples) -> dict[str, float]:
-    """Words (by white space) of text and pair together: least, quartiles, 95 %, most and mean."""
+    """Return the number of words (by white space) of text and pair together: minimum, quartiles, 95%, maximum, mean."""
     if not len(examples):
         return {}
     lengths = [len(text.split()) + len(pair.split()) for text, pair in examples.identities()]
@@ -85,7 +85,7 @@ def word_lengths(examples: Examples) -> dict[str, float]:
 
 
 def label_balance(examples: Examples, labels: Sequence[str]) -> dict[str, int]:
-    """Rows of each class, zeros included, in the order given."""
+    """Count the rows of each class, including classes without rows, in the order given."""
     counts = Counter(examples.labels or [])
     return {label: counts[label] for label in labels}
 
@@ -111,7 +111,7 @@ def _find_empty_texts(name: str, examples: Examples) -> list[Finding]:
 
 
 def _find_duplicates(name: str, rows: Sequence[int], keys: Sequence[Hashable], thing: str) -> list[Finding]:
-    """Later copies of an earlier row."""
+    """Find later copies of an earlier row."""
     seen: set[Hashable] = set()
     copies = []
     for row, key in zip(rows, keys, strict=True):
@@ -126,7 +126,7 @@ def _find_duplicates(name: str, rows: Sequence[int], keys: Sequence[Hashable], t
 
 
 def _find_contradictions(name: str, examples: Examples) -> list[Finding]:
-    """Texts that recur with another answer."""
+    """Find texts that recur with a different answer."""
     places: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, key in enumerate(examples.identities()):
         places[key].append(i)
@@ -147,7 +147,7 @@ def _rows_in(earlier: Rows, later: Rows) -> list[int]:
 
 
 def _find_leakage(splits: Mapping[str, Rows], thing: str) -> list[Finding]:
-    """Rows of train in the other splits, and of dev in the test sets; several test sets may share what they like."""
+    """Find rows of train in the other splits, and of dev in the test sets. Test sets may share rows."""
     findings = []
     for earlier in ("train", "dev"):
         for later in splits:
@@ -156,14 +156,14 @@ def _find_leakage(splits: Mapping[str, Rows], thing: str) -> list[Finding]:
             if rows := _rows_in(splits[earlier], splits[later]):
                 sentence = (
                     f"{later}: {count_of(len(rows), thing)} of {len(splits[later]):,} also "
-                    f"{'stands' if len(rows) == 1 else 'stand'} in {earlier} ({row_list(rows)})."
+                    f"{'appears' if len(rows) == 1 else 'appear'} in {earlier} ({row_list(rows)})."
                 )
                 findings.append(Finding("leakage", later, len(rows), rows, sentence))
     return findings
 
 
 def _find_odd_label_column(splits: Mapping[str, Examples]) -> list[Finding]:
-    """Labels that hardly recur or are sentences; scores that are row numbers."""
+    """Find labels that hardly recur or are sentences, and scores that are row numbers."""
     labels = [label for examples in splits.values() for label in examples.labels or []]
     scores = [score for examples in splits.values() for score in examples.scores or []]
     different = len(set(labels))
@@ -187,7 +187,7 @@ def _find_odd_label_column(splits: Mapping[str, Examples]) -> list[Finding]:
 
 
 def _find_odd_spellings(splits: Mapping[str, Examples]) -> list[Finding]:
-    """Labels that a reader would take for one, and labels that a program writes where there is none."""
+    """Find labels that a reader would take for the same one, and labels that programs write for a missing value."""
     counts = Counter(label for examples in splits.values() for label in examples.labels or [])
     forms: dict[str, list[str]] = defaultdict(list)
     for label in sorted(counts):
@@ -222,7 +222,7 @@ def _find_label_problems(splits: Mapping[str, Examples]) -> list[Finding]:
             if len(splits_with_it) == 1:
                 split = splits_with_it[0]
                 n = counts[split][label]
-                sentence = f"The label {label!r} occurs in {split} alone ({count_of(n, 'row')})."
+                sentence = f"The label {label!r} occurs only in {split} ({count_of(n, 'row')})."
                 findings.append(Finding("labels in one set", split, n, [], sentence))
     for name, label_counts in counts.items():
         label, most = label_counts.most_common(1)[0] if label_counts else ("", 0)
@@ -231,9 +231,7 @@ def _find_label_problems(splits: Mapping[str, Examples]) -> list[Finding]:
             sentence = f"{name}: every label is {label!r}."
             findings.append(Finding("balance", name, total, [], sentence))
         elif total and most > 0.9 * total:
-            sentence = (
-                f"{name}: {100 * most / total:.1f} % of the labels are {label!r}; beside that, accuracy says little."
-            )
+            sentence = f"{name}: {100 * most / total:.1f}% of the labels are {label!r}, so accuracy says little."
             findings.append(Finding("balance", name, most, [], sentence))
     return findings
 
@@ -271,7 +269,7 @@ def _find_odd_lengths(name: str, pairs: Pairs) -> list[Finding]:
 
 
 def _find_shift(name: str, pairs: Pairs) -> list[Finding]:
-    """Long sentences have long translations; where that is so for a neighbour and not for the pair, a line is lost."""
+    """Find lost lines: the lengths of sources go with those of neighbouring targets, and not with their own."""
     if len(pairs) < _ENOUGH:
         return []
     source_n = np.log1p([len(text) for text in pairs.sources])

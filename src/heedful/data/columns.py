@@ -45,8 +45,8 @@ class _Profile:
 def guess_columns(
     table: Table, text: str | None, pair: str | None, label: str | None, want_label: bool = True
 ) -> Columns:
-    """The columns that are not given, by their names or else by what they hold. The label may stay None; a text is
-    needed, and if there is a doubt, the sentence that asks names the candidates."""
+    """Guess the columns that are not given, by their names or else by their content. The label may remain None. A text
+    is required: if several columns could be it, the error names them."""
     path, names = table.path, list(table.columns)
     for name in (text, pair, label):
         if name is not None and name not in names:
@@ -68,12 +68,12 @@ def guess_columns(
 
 
 def ask_for_label(table: Table, columns: Columns) -> RequestError:
-    """Which column holds the labels: the likely ones first."""
+    """Return the error that asks for the label column and names the candidates, the most likely first."""
     path, rows = table.path, table.sample
     others = [n for n in table.columns if n not in (columns.text, columns.pair)]
     likely = [n for n in others if n.casefold() in LABELS or _profile(n, [r.get(n) for r in rows]).like_classes]
     if not others:
-        return RequestError(f"{path} has texts alone, in {columns.text!r}; give it a column of labels.")
+        return RequestError(f"{path} has only texts, in {columns.text!r}; add a column of labels.")
     return RequestError(f"{path}: which column holds the labels? Name it with --label: {_listed(likely or others)}.")
 
 
@@ -85,8 +85,8 @@ def _profile(name: str, values: Sequence[object]) -> _Profile:
 
 
 def _guess_label(names: list[str], profiles: dict[str, _Profile], taken: set[str | None]) -> str | None:
-    """By its name; with several such names, the first of them if it is there, since `label` says more than `score`;
-    else the only column with few values that recur."""
+    """Guess by name: if several columns have such a name, prefer `label` to `score`. Otherwise take the only column
+    with few values that recur."""
     matches = {n.casefold(): n for n in names if n not in taken and n.casefold() in LABELS}
     if len(matches) == 1:
         return next(iter(matches.values()))
@@ -123,7 +123,7 @@ def _guess_text(
 
 
 def _are_two_of_a_kind(first: str, second: str) -> bool:
-    """ "Title 1" and "Title 2", "answer_a" and "answer_b"."""
+    """Whether two names differ only in a number or letter: "Title 1" and "Title 2", "answer_a" and "answer_b"."""
     a, b = _NUMBERED.fullmatch(first), _NUMBERED.fullmatch(second)
     return bool(a and b and a[1].casefold() == b[1].casefold() and (a[2] + b[2]).casefold() in ("12", "ab"))
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.data.disk import LONGEST, read_lines
+from heedful.data.disk import read_lines
 from heedful.errors import RequestError
+from heedful.storage.lines import LONGEST
 
 Record = tuple[int, list[str]]
 """The line where it begins, and its cells."""
@@ -34,8 +35,9 @@ class Rule:
 
 
 def read_delimited(path: Path, rule: Rule) -> tuple[list[str], Iterator[tuple[int, list[str] | str]]]:
-    """The column names, and the records under them, streaming; a record of another width stops with its line. Where the
-    first line's names stand again, as where files were put together, there is a reason in place of the cells."""
+    """Return the column names, and the records below them, streaming. A record of a different width stops the reading
+    and is named by its line. Where the names of the first line recur (files were concatenated), there is a reason
+    instead of cells."""
     records = records_of(path, rule)
     if rule.names is not None:
         _, first = next(records, (1, [])) if rule.header else (0, None)
@@ -70,8 +72,8 @@ def _check_cells(
 
 
 def records_of(path: Path, rule: Rule, lines: Iterable[tuple[int, str]] | None = None) -> Iterator[Record]:
-    """All records, the first line's too; blank lines are none. `lines`: those of the file, if somebody else counts
-    them too."""
+    """Yield all records, including the first line's; blank lines are skipped. `lines`: the file's lines, if the caller
+    counts them too."""
     lines = read_lines(path) if lines is None else lines
     if not rule.quoted:
         for number, line in lines:
@@ -103,9 +105,7 @@ def _csv_error(path: Path, start: int, line: int, reason: str) -> RequestError:
             f'{path}, line {line}: text follows a closing quote; write quotes inside a quoted cell twice (""){opened}.'
         )
     if "new-line character" in reason:
-        return RequestError(
-            f"{path}, line {line}: a carriage return stands in a cell without quotes; quote or remove it."
-        )
+        return RequestError(f"{path}, line {line}: a carriage return is in a cell without quotes; quote or remove it.")
     if "field limit" in reason:
         return RequestError(
             f"{path}, line {start}: a cell is longer than {LONGEST // 2**20} M characters; is a quote never closed?"

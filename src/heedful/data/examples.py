@@ -39,14 +39,14 @@ def load_dataset(
     test_share: float = TEST_SHARE,
     options: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """A named set, or a train file with dev and test files; a dev or test that is not given is carved from train.
+    """Load a named set, or a train file with dev and test files. A dev or test that is not given is carved from train.
 
-    With `name`, the splits are the set's own, and columns and shares must be left alone (`label` may name another
-    answer that the set has). `options`: size and seed of arithmetic; splits="official" of sets whose test labels are
-    hidden. With files, columns that are not named are guessed where only one guess is possible, and the notes say so.
-    `header` and `quotes` settle what else is judged by the files: whether their first lines name the columns, and
-    whether quotes enclose cells. One rule holds for all files; where it cannot, the checks say so.
-    The shares are of the train file; a share of 0 leaves the split out.
+    With `name`, the splits are the set's own, and columns and shares must not be given (`label` may name another answer
+    that the set has). `options`: size and seed of arithmetic; splits="official" of sets whose test labels are hidden.
+    With files, columns that are not named are guessed where only one guess is possible, and the notes say so. `header`
+    and `quotes` say whether first lines name the columns and whether quotes enclose cells; by default the files are
+    judged. One rule holds for all files; where it cannot, the checks say so. The shares are of the train file; a share
+    of 0 omits the split.
 
     Files that have not changed are parsed once in a process: the data set is shared, and nobody may change it.
     """
@@ -59,7 +59,9 @@ def load_dataset(
         refuse_for_named(name, own)
         return load_named(name, options or {}, label, kind)
     if options:
-        raise RequestError(f"the option {next(iter(options))!r} is for named sets; leave it out with files.")
+        raise RequestError(
+            f"the option {next(iter(options))!r} is for named sets; remove it, or name a set instead of files."
+        )
     assert train is not None  # one of the two is given
     files = {"train": Path(train)}
     files |= {split: Path(path) for split, path in (("dev", dev), ("test", test)) if path is not None}

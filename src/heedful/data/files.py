@@ -60,7 +60,7 @@ class _SeveralError(Exception):
 
 
 def format_of(path: Path) -> str:
-    """By the name; "csv", "tsv", "jsonl" or "parquet"."""
+    """Return the format by the file's name: "csv", "tsv", "jsonl" or "parquet"."""
     suffixes = [s.lower() for s in path.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
     if zipped:
@@ -87,7 +87,7 @@ class Table:
 
     @cached_property
     def sample(self) -> list[dict[str, Any]]:
-        """The cells of the first rows that can be read, by column."""
+        """The cells of the first readable rows, by column."""
         return [raw for _, raw in islice(_open(self.path, self.rule)[1], _SAMPLE) if isinstance(raw, dict)]
 
     def rows(
@@ -186,7 +186,7 @@ def _rows(
 
 
 def _open(path: Path, rule: Rule) -> tuple[list[str], Iterator[tuple[int | None, dict[str, Any] | str]]]:
-    """Column names, and for each row its line and its cells by name, or why there are none."""
+    """Return the column names, and for each row its line and its cells by name, or why it cannot be read."""
     form = format_of(path)
     if form == "parquet":
         names, tables = open_parquet(path)

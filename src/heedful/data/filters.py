@@ -27,16 +27,16 @@ class Filters:
     max_ratio: float | None = None
     """Words of the longer side for each of the shorter."""
     deduplicate: bool = False
-    """Whether of pairs that are the same but for case and white space the first alone stays."""
+    """Whether only the first of pairs that differ only in case and white space stays."""
 
 
 def count_words(text: str) -> int:
-    """What stands between white space; of scripts that are written without, each character."""
+    """Count what is between white space; in scripts that are written without it, count characters."""
     return len(_UNSPACED.sub(" x ", text).split())
 
 
 def ratio_of_words(source: str, target: str) -> float:
-    """Of the longer side to the shorter, neither of which is empty."""
+    """Return the ratio of the longer side to the shorter, neither of which is empty."""
     n, m = count_words(source), count_words(target)
     return max(n, m) / min(n, m)
 
@@ -45,8 +45,8 @@ ASKED_FOR = "filters"
 
 
 def filter_pairs(pairs: Pairs, filters: Filters) -> tuple[Pairs, dict[str, dict[str, Any]], list[Finding]]:
-    """What stays, in its order; `Aligned.filters`; and a finding for each filter that has left something out, under
-    `ASKED_FOR` but for what is no sentence."""
+    """Return the pairs that remain, in their order; `Aligned.filters`; and a finding for each filter that has dropped
+    pairs, under `ASKED_FOR` unless they are no sentences."""
     rules = _rules(filters)
     dropped: dict[str, list[int]] = {name: [] for name in rules}
     kept = []
@@ -81,7 +81,7 @@ _Out = Callable[[str, str], bool]
 
 
 def _rules(filters: Filters) -> Mapping[str, tuple[Any, str, _Out]]:
-    """By name, in the order in which they are asked: the limit, the reason in words, and whether a pair goes."""
+    """Return by name, in the order in which they apply: the limit, the reason, and whether a pair is dropped."""
     rules: dict[str, tuple[Any, str, _Out]] = {
         "longest": (
             LONGEST,

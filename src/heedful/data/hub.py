@@ -11,13 +11,13 @@ HUB = "hub:"
 
 
 def fetch_by_name(name: str, key: str) -> Path:
-    """The local path of hub:OWNER/REPOSITORY/FILE; `key`: where the user has written it."""
+    """Return the local path of hub:OWNER/REPOSITORY/FILE. `key`: where the user has written it."""
     repository, file = _parts(name, key)
     return fetch_files(repository, [file], "main", name)[0]
 
 
 def fetch_first(names: Sequence[str], key: str) -> Path:
-    """The same for the first of several names that there is: in the hub's cache, else on the hub."""
+    """Do the same for the first of several names that exists: in the hub's cache, else on the hub."""
     for name in names:
         repository, file = _parts(name, key)
         if (path := cached_file(repository, file, "main")) is not None:
@@ -40,7 +40,8 @@ def _parts(name: str, key: str) -> tuple[str, str]:
 
 
 def fetch_files(repository: str, names: list[str], revision: str, wanted_by: str, looked: str = "") -> list[Path]:
-    """Local paths of the files, from the hub's cache if they are in it. `looked`: where they were not found before."""
+    """Return local paths of the files, from the hub's cache if they are in it. `looked`: where they were not found
+    before."""
     looked = f" ({looked})" if looked else ""
     import huggingface_hub as hub
     from huggingface_hub import errors

@@ -10,7 +10,7 @@ from heedful.errors import RequestError
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Each line's number and object, or in its place why the line cannot be read."""
+    """Yield each line's number and object, or instead of the object why the line cannot be read."""
     for number, line in read_lines(path):
         stripped = line.strip()
         if not stripped:
@@ -28,7 +28,7 @@ def _object(line: str) -> dict[str, Any] | str:
     except json.JSONDecodeError as error:
         return f"is not JSON ({error.msg}, column {error.colno})"
     except (RecursionError, ValueError):  # nested too deeply; an integer of more digits than Python reads
-        return "is JSON beyond reason"
+        return "is JSON that is nested too deeply or has a number that is too long"
     if not isinstance(value, dict):
         return f"holds a JSON {type(value).__name__}, not an object"
     return value

@@ -31,7 +31,7 @@ class Cell:
 
 
 def decide_kind(cells: Sequence[Cell], asked: str) -> tuple[Kind, str]:
-    """ "classes" or "score", and the sentence that says why where the file had to decide."""
+    """Return "classes" or "score", and a sentence that says why if the file had to decide."""
     if asked not in ("auto", "classes", "score"):
         raise RequestError(f"kind = {asked!r} is not known; it is 'auto', 'classes' or 'score'.")
     if asked == "classes":
@@ -60,7 +60,7 @@ def decide_kind(cells: Sequence[Cell], asked: str) -> tuple[Kind, str]:
 
 
 def parse_number(value: str) -> float | None:
-    """None if the value is not a number; NaN and the infinities count as numbers here."""
+    """Return None if the value is not a number. NaN and the infinities count as numbers here."""
     if "_" in value or not value.isascii():  # Python's float() accepts these, but nobody writes labels so
         return None
     try:
@@ -70,7 +70,7 @@ def parse_number(value: str) -> float | None:
 
 
 def to_scores(cells: Sequence[Cell]) -> list[float]:
-    """Finite numbers, or a sentence that names the first row that has none."""
+    """Return finite numbers, or stop at the first row that has none."""
     scores = []
     for cell in cells:
         score = parse_number(cell.value)
@@ -89,7 +89,8 @@ def to_scores(cells: Sequence[Cell]) -> list[float]:
 
 
 def to_classes(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
-    """Class names, and notes. Numbers all written "1.0" become "1"; two spellings of one number are refused."""
+    """Return class names, and notes. Numbers that are all written "1.0" become "1"; two spellings of one number are
+    refused."""
     notes: list[str] = []
     first_place: dict[str, str] = {}
     for cell in cells:
@@ -108,7 +109,7 @@ def to_classes(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
 
 
 def in_order(names: set[str]) -> tuple[str, ...]:
-    """Numeric order if all are whole numbers, else alphabetical."""
+    """Sort names: numerically if all are whole numbers, else alphabetically."""
     if all(_WHOLE.fullmatch(name) for name in names):
         return tuple(sorted(names, key=int))
     return tuple(sorted(names))
@@ -138,14 +139,14 @@ def _refuse_two_spellings(first_place: dict[str, str]) -> None:
         if parsed in spellings:
             other = spellings[parsed]
             raise RequestError(
-                f"{first_place[value]}: the label {value!r} stands beside {other!r} ({first_place[other]}), the same "
-                "number written in two ways; write it in one."
+                f"{first_place[value]}: the label {value!r} is the same number as {other!r} "
+                f"({first_place[other]}), written differently; write it in one way."
             )
         spellings[parsed] = value
 
 
 def _refuse_several(first_place: dict[str, str]) -> None:
-    """Labels such as "a|b", where a and b are also labels of other rows, are several labels in one cell."""
+    """Refuse several labels in one cell: "a|b", where a and b are also labels of other rows."""
     for mark in "|;,":
         joined = {value: [part.strip() for part in value.split(mark)] for value in first_place if mark in value}
         if not joined or not all(all(parts) for parts in joined.values()):

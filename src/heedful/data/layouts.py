@@ -34,7 +34,7 @@ class Layout:
 
 
 def read_layout(layout: Layout, split: str, path: Path, labels: tuple[str, ...], score: bool) -> Part:
-    """One official split with its labels by name; -1 and empty labels are missing ones."""
+    """Read one official split, with its labels by name; -1 and empty labels count as missing."""
     if layout.form == "rows":
         label = layout.score if score and layout.score else layout.label
         table = open_table(path, header=True)

@@ -25,20 +25,18 @@ def look_at(
     header: bool | None = None,
     sides: tuple[str | None, str | None] = (None, None),
 ) -> dict[str, Any]:
-    """Facts about a named set, or about one file as it is: not split, and shown even if it teaches nothing. `sides`:
-    source and target of translations, in a table or in two files."""
+    """Return facts about a named set, or about one file as it is: not split, and shown even if nothing can be learned
+    from it. `sides`: source and target of translations, in a table or in two files."""
     named = source in PAIRS and not Path(source).is_file()
     if named or sides != (None, None):
         if any(given is not None for given in (text, pair, label)):
-            raise RequestError(f"{source}: translations have a source and a target; leave the other columns out.")
+            raise RequestError(f"{source}: translations have a source and a target; remove the other columns.")
         if named and header is not None:
-            raise RequestError(f"{source} is a named set with columns of its own; leave --header out.")
+            raise RequestError(f"{source} is a named set with columns of its own; remove --header.")
         return _facts_of_pairs(source, sides, None if named else header, named)
     if source in NAMED and not Path(source).is_file():
         if text is not None or pair is not None or header is not None:
-            raise RequestError(
-                f"{source} is a named set with columns of its own; leave --text, --pair and --header out."
-            )
+            raise RequestError(f"{source} is a named set with columns of its own; remove --text, --pair and --header.")
         return _facts_of_named(source, label)
     path = Path(source)
     if not path.suffix and len(path.parts) == 1 and not exists(path):
@@ -67,7 +65,7 @@ def _facts_of_named(name: str, label: str | None) -> dict[str, Any]:
 def _facts_of_pairs(
     name: str, sides: tuple[str | None, str | None], header: bool | None, named: bool
 ) -> dict[str, Any]:
-    """Source and target as text and pair, but words are counted for each side; a file is not split."""
+    """Show source and target as text and pair, but count words for each side. A file is not split."""
     if named:
         data = load_pairs(name=name, source=sides[0], target=sides[1])
         what, place = PAIRS[name].what, where_from(PAIRS[name])[0]
@@ -169,7 +167,7 @@ def _facts(splits: dict[str, Examples], kind: str | None, labels: tuple[str, ...
 
 
 def _sample(examples: Examples, count: int = 3) -> list[dict[str, Any]]:
-    """The first of each label in turn, so that the examples differ."""
+    """Return the first example of each label in turn, so that the examples differ."""
     answers = examples.answers
     first: dict[Any, int] = {}
     for i, answer in enumerate(answers):

@@ -53,7 +53,8 @@ def _meant(name: str, sets: Mapping[str, NamedSet]) -> str:
 
 
 def load_named(name: str, options: Mapping[str, Any], label: str | None = None, kind: str = "auto") -> Dataset:
-    """`label` may name the second answer that a set has (relatedness_score of sick); `kind` may only confirm."""
+    """Load a named set. `label` may name a second answer that it has (relatedness_score of sick); `kind` may only
+    confirm."""
     entry = find_named(name)
     layout = entry.folder or entry.hub
     score = entry.kind == "score"
@@ -61,9 +62,9 @@ def load_named(name: str, options: Mapping[str, Any], label: str | None = None, 
         score = True
     elif label is not None and (layout is None or label != layout.label):
         known = f"; it has {layout.label} and {layout.score}" if layout is not None and layout.score else ""
-        raise RequestError(f"{name} is a named set without a label {label!r}{known}; leave label out.")
+        raise RequestError(f"{name} is a named set without a label {label!r}{known}; remove label.")
     if kind not in ("auto", "score" if score else "classes"):
-        raise RequestError(f"{name} has {'scores' if score else 'classes'}, not kind = {kind!r}; leave kind out.")
+        raise RequestError(f"{name} has {'scores' if score else 'classes'}, not kind = {kind!r}; remove kind.")
     plan = Plan(
         name,
         "score" if score else "classes",
@@ -82,14 +83,14 @@ def load_named(name: str, options: Mapping[str, Any], label: str | None = None, 
     splits = ("train", "dev") if entry.hidden_test and not official else ("train", "dev", "test")
     parts = _official_parts(entry, splits, score, plan)
     if official and "test" not in parts:
-        raise RequestError(f"this copy of {name} has no test split; leave splits = 'official' out.")
+        raise RequestError(f"this copy of {name} has no test split; remove splits = 'official'.")
     if entry.hidden_test:
         _without_true_test_labels(entry, parts, plan)
     return assemble(parts, plan)
 
 
 def where_from(entry: NamedSet) -> tuple[str, bool]:
-    """Where the set would come from now, and whether it is there already (so that nothing would be fetched)."""
+    """Return where the set would come from now, and whether it is available without a download."""
     if entry.source == "generated":
         return "generated", True
     if entry.source == "package":
@@ -105,7 +106,7 @@ def where_from(entry: NamedSet) -> tuple[str, bool]:
 
 
 def data_folder() -> Path | None:
-    """HEEDFUL_DATA, if it is set: `~` is the user's home, and a relative path begins where we are."""
+    """Return HEEDFUL_DATA, if it is set: `~` is the home, and a relative path begins at the working directory."""
     value = os.environ.get("HEEDFUL_DATA")
     if not value:
         return None
@@ -165,7 +166,7 @@ def _official_parts(entry: NamedSet, splits: tuple[str, ...], score: bool, plan:
 
 
 def _without_true_test_labels(entry: NamedSet, parts: dict[str, Part], plan: Plan) -> None:
-    """Nothing is chosen on rows that are reported: official dev becomes test, unless the official test is there."""
+    """Use official dev as test, unless the official test is there: nothing is chosen on rows that are reported."""
     if "test" in parts:
         parts["test"].cells = [None] * len(parts["test"].cells)
         return
@@ -178,7 +179,7 @@ def _without_true_test_labels(entry: NamedSet, parts: dict[str, Part], plan: Pla
 def _wants_official(name: str, options: Mapping[str, Any]) -> bool:
     for key, value in options.items():
         if key != "splits" or value != "official":
-            raise RequestError(f"{name} has no option {key} = {value!r}; it has splits = 'official' alone.")
+            raise RequestError(f"{name} has no option {key} = {value!r}; its only option is splits = 'official'.")
     return bool(options)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from heedful.data.check_results import Finding, count_of, listed, summary
 from heedful.data.checks import CHECKS, check_splits
-from heedful.data.disk import encoding_of
 from heedful.data.files import Row, Table, Unreadable
 from heedful.data.labels import Cell, decide_kind, in_order, to_classes, to_scores
 from heedful.data.records import SPLITS, Dataset, Examples, Kind, Pairs
 from heedful.data.splits import DEV_SHARE, SPLIT_SEED, TEST_SHARE, carve_missing
 from heedful.errors import RequestError
+from heedful.storage.lines import encoding_of
 
 _TOLERATED_SHARE = 0.1
 """Share of rows that may be unusable before a file counts as broken."""
@@ -36,7 +36,7 @@ class Part:
     """What reading it has shown."""
 
     def examples(self, answered: bool = False) -> Examples:
-        """Without answers yet; `answered`: only the rows that have one."""
+        """Return the rows without answers yet. `answered`: only those that have one."""
         examples = Examples(self.texts, self.pairs, None, None, self.rows)
         return examples.take(i for i, cell in enumerate(self.cells) if cell is not None) if answered else examples
 
@@ -135,9 +135,8 @@ def _why_unusable(source: str, target: str) -> str:
 
 
 def why_hidden(train: Sequence[Cell], test: Part, kind: str) -> str:
-    """The reason why the labels of a test split are no real ones, or nothing. They are not if there are none, or if one
-    value stands throughout that no row of train has; one class of train's alone is a set like any other. A score that
-    never changes is none."""
+    """Return why the labels of a test split cannot be real, or nothing. They cannot if there are none, if one value
+    that no row of train has is in every row, or if a score never changes. A single class that train has too is real."""
     values = {cell.value for cell in test.answers()}
     if not values:
         return "it has no labels"
@@ -168,7 +167,7 @@ class Plan:
 
 
 def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
-    """Answers decided and converted, missing splits carved from train, everything noted that a report should say."""
+    """Decide and convert the answers, carve missing splits from train, and note everything that a report should say."""
     notes = [*plan.notes, *(note for part in parts.values() for note in part.notes)]
     findings = [finding for part in parts.values() for finding in part.findings]
     for split, part in parts.items():
@@ -187,7 +186,7 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
         if split in parts and (reason := why_hidden(parts["train"].answers(), parts[split], plan.kind)):
             if split == "dev":
                 raise RequestError(
-                    f"{parts[split].source}: nothing can be chosen on it, since {reason}; leave it out, and a dev "
+                    f"{parts[split].source}: it cannot be used for choosing, since {reason}; remove it, and a dev "
                     "split is carved from train."
                 )
             hidden.append(split)
@@ -218,7 +217,7 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
 def _answer_splits(
     parts: dict[str, Part], hidden: list[str], plan: Plan
 ) -> tuple[dict[str, Examples], Kind, tuple[str, ...], list[str]]:
-    """Cells to class names or scores, decided over all splits together."""
+    """Convert cells to class names or scores, decided over all splits together."""
     shown = [split for split in parts if split not in hidden]
     cells = [cell for split in shown for cell in parts[split].answers()]
     kind, note = decide_kind(cells, plan.kind)

@@ -1,4 +1,4 @@
-"""Pig Latin by rule: words and sentences translated, and sets made of the commonest English words.
+"""Pig Latin by rule: words and sentences translated, and sets made of the most common English words.
 
 The consonants before the first vowel go to the end, and "ay" follows (`green`: `eengray`); a word that begins with a,
 e, i, o or u takes "way" (`apple`: `appleway`). `qu` moves together (`quick`: `ickquay`, `square`: `aresquay`). y is a
@@ -27,7 +27,7 @@ _ENDS = (".", ".", ".", ".", "?", "!")
 
 
 def translate_word(word: str) -> str:
-    """One word without a hyphen; what is not made of letters (and apostrophes inside) stays as it is."""
+    """Translate one word without a hyphen. What is not made of letters (and apostrophes inside) is unchanged."""
     if not word or not all(character.isalpha() or character in "'’" for character in word):
         return word
     letters = [_base(character) for character in word]
@@ -46,30 +46,30 @@ def translate_word(word: str) -> str:
 
 
 def translate(text: str) -> str:
-    """Every word of a text; all that stands between the words stays where it is."""
+    """Translate every word of a text; everything between the words is unchanged."""
     return _WORD.sub(lambda match: translate_word(match[0]), text)
 
 
 @cache
 def words() -> tuple[str, ...]:
-    """The commonest English words, the commonest first; see `words.txt`."""
+    """Return the most common English words, the most common first; see `words.txt`."""
     return tuple(Path(__file__).with_name("words.txt").read_text(encoding="ascii").split())
 
 
 def generate(name: str, options: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
-    """Train, dev and test of a generated set. Words are dealt out to the three (8 : 1 : 1) by themselves alone: what is
-    held out in one of the sets is not trained on in any, and sentences of dev and test have held-out words only."""
+    """Generate train, dev and test. Words are assigned to the three (8 : 1 : 1) by a hash of the word only: a word that
+    is held out in one set is in no set's train, and sentences of dev and test have only held-out words."""
     if name == _SENTENCES:
         return _sentences(options)
     if options:
-        raise RequestError(f"{name} has no option {next(iter(options))!r}; leave data.options out.")
+        raise RequestError(f"{name} has no option {next(iter(options))!r}; remove data.options.")
     dealt = _dealt(_SIZES[name])
     return {split: [(word, translate_word(word)) for word in some] for split, some in dealt.items()}
 
 
 def _dealt(count: int) -> dict[str, list[str]]:
-    """The commonest so many words by split. Of each hundred words of the list ten go to test and ten to dev, by their
-    hashes: common and rare words have their share everywhere, and with more words none changes its split."""
+    """Return the N most common words by split. Of each hundred words of the list ten go to test and ten to dev, by
+    their hashes: common and rare words have their share everywhere, and no word changes its split with a larger N."""
     dealt: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for at in range(0, count, 100):
         order = sorted(words()[at : min(at + 100, count)], key=lambda word: seed_of("pig-latin", word))
@@ -102,7 +102,7 @@ def _sentences(options: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
 
 
 def _sentence(random_: random.Random, some: list[str]) -> str:
-    """Three to nine words, the first with a capital; now and then a comma, a hyphen, a word in capitals."""
+    """Sample three to nine words, the first with a capital; sometimes with a comma, a hyphen, a word in capitals."""
     drawn = [random_.choice(some) for _ in range(random_.randint(3, 9))]
     if random_.random() < 0.05:
         drawn[-1] = drawn[-1].upper()
@@ -122,5 +122,5 @@ def _option(options: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def _base(character: str) -> str:
-    """Without its accent and in lower case."""
+    """Return the letter without its accent and in lower case."""
     return unicodedata.normalize("NFD", character)[0].lower()

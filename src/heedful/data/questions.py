@@ -20,8 +20,8 @@ def load_questions(
     dev_share: float = DEV_SHARE,
     split_seed: int = SPLIT_SEED,
 ) -> tuple[dict[str, Questions], list[str]]:
-    """Each split that there is, of a named set or of `files`, and sentences on what was done. Without column names, the
-    first column asks and the second answers. Files without a dev give one of their train."""
+    """Load each split of a named set or of `files`, with sentences on what was done. Without column names, the first
+    column has the questions and the second the answers. Without a dev file, dev is carved from train."""
     paths = {split: Path(file) for split, file in files.items()}
     if name:
         _, paths = locate(find_set(name, QUESTIONS), ("train", "dev"))
@@ -60,6 +60,6 @@ def read_questions(
 
 
 def _looks_headed(path: Path) -> bool | None:
-    """A first line that asks is a question, whatever the others look like."""
+    """Return False if the first line ends in a question mark: it is a question, whatever the other lines look like."""
     columns = open_table(path, True).columns
     return False if columns and columns[0].strip().endswith("?") else None

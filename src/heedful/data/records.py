@@ -109,7 +109,7 @@ class Questions(Rows):
 
 @dataclass(frozen=True)
 class Data:
-    """What every data set says of itself."""
+    """What every data set has in common."""
 
     name: str
     _: KW_ONLY
@@ -153,7 +153,7 @@ class Aligned(Data):
     """"train", "dev" and "test"; further test sets are called "test-" and a name. A split may be absent, train
     never."""
     recurring: dict[str, list[int]] = field(default_factory=dict)
-    """By evaluation set, the rows whose source also stands in train: what they show of a model is partly memory, so
+    """By evaluation set, the rows whose source also appears in train: what they show of a model is partly memory, so
     results are given with and without them. Sets without such rows are absent."""
     filters: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What was left out of train: by filter its `limit`, and how many pairs were `dropped`, each by the first filter

@@ -52,8 +52,8 @@ def _look_at(path: Path, tabs: bool, quotes: bool | None) -> _Look:
 def rule_of(
     path: Path, tabs: bool, header: bool | None = None, quotes: bool | None = None, named: Sequence[str] = ()
 ) -> Rule:
-    """The rule of one file by itself; `header` and `quotes` are the user's word, which is not doubted. `named`: columns
-    that the user has named."""
+    """Return the rule of one file, judged by itself. What the user says with `header` and `quotes` is not doubted.
+    `named`: columns that the user has named."""
     look = _looks.get([path], (tabs, quotes), lambda: _look_at(path, tabs, quotes))
     rule, first, rows = Rule(look.separator, look.quoted, about_quotes=look.about_quotes), look.first, look.rows
     if not any(first) or header is True:
@@ -66,18 +66,18 @@ def rule_of(
         if like_names is not False:
             return rule
         return replace(rule, about_header=(
-            f"{path.name}: its first line looks like the others, but is taken for column names, since you named "
+            f"{path.name}: its first line looks like the others, but is read as column names, since you named "
             f"{named[0]!r} (--no-header, or header = false in [data], makes it a row)."
         ))  # fmt: skip
     if like_names is False:
         shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
         return replace(rule, header=False, names=names, about_header=(
             f"{path.name} has no line of column names: its first line looks like the others and counts as a row; the "
-            f"columns are called {shown} (--header, or header = true in [data], takes the first line for names)."
+            f"columns are called {shown} (--header, or header = true in [data], reads the first line as names)."
         ))  # fmt: skip
     if like_names is None and _reads_like_text(first, rows):
         return replace(rule, about_header=(
-            f"{path.name}: its first line is taken for column names, though it could be a row (--no-header, or header "
+            f"{path.name}: its first line is read as column names, though it could be a row (--no-header, or header "
             "= false in [data], makes it one)."
         ))  # fmt: skip
     return rule
@@ -102,8 +102,8 @@ def rule_like(
     quotes: bool | None = None,
     named: Sequence[str] = (),
 ) -> Rule:
-    """The rule of a further file of a data set: that of the first, unless this cannot be, and a note wherever the file
-    by itself would have been read otherwise."""
+    """Return the rule of a further file of a data set: that of the first where possible, with a note wherever the file
+    by itself would have been read differently."""
     own = rule_of(path, tabs, header, quotes, named)
     if own.separator != first.rule.separator:
         words = _WORDS[own.separator], _WORDS[first.rule.separator]
@@ -122,7 +122,7 @@ def rule_like(
 
 
 def _header_like(first: FirstFile, path: Path, own: Rule, named: Sequence[str]) -> Rule:
-    """Where one of the files has no line of names, the columns are those of the first, in its order."""
+    """Take the columns of the first file, in its order, where one of the files has no line of names."""
     cells, rows = _first_and_rest(path, own)
     if first.rule.header and set(named) <= set(cells):
         return replace(own, header=True, names=None, about_header="")
@@ -132,7 +132,7 @@ def _header_like(first: FirstFile, path: Path, own: Rule, named: Sequence[str]) 
     if first.rule.header and not has_names:
         note = (
             f"{path.name} has no line of column names: its first line counts as a row, and its columns are taken in "
-            f"the order of {first.path.name} (--header, or header = true in [data], takes the first line for names)."
+            f"the order of {first.path.name} (--header, or header = true in [data], reads the first line as names)."
         )
         return replace(own, header=False, names=tuple(first.columns), about_header=note)
     if not first.rule.header:
@@ -145,8 +145,8 @@ def _header_like(first: FirstFile, path: Path, own: Rule, named: Sequence[str]) 
 
 
 def separator_of(path: Path) -> str:
-    """The one of comma, semicolon and tab that the first lines agree about; then the one that gives the first line the
-    most columns; a comma if none gives more."""
+    """Return the separator (comma, semicolon or tab) that the first lines agree about; else the one that gives the
+    first line the most columns; a comma if none gives more."""
     lines = [line for _, line in islice(read_lines(path), 50) if line.strip()]
     scores: dict[str, tuple[float, int]] = {}
     for separator in ",;\t":
@@ -171,7 +171,7 @@ def _first_and_rest(path: Path, rule: Rule) -> tuple[list[str], list[list[str]]]
 def looks_like_names(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool | None:
     """Whether a first line names the columns (True), is a row like the others (False), or cannot be told (None)."""
     rows = [row for row in rows if len(row) == len(first)]
-    if len(first) > 1:  # a line of names may stand again where files were put together
+    if len(first) > 1:  # a line of names may recur where files were concatenated
         rows = [row for row in rows if [cell.strip() for cell in row] != list(first)] or rows
     if all(cell.casefold() in KNOWN_NAMES for cell in first):
         return True
@@ -213,7 +213,7 @@ def _is_number(value: str) -> bool:
 
 
 def _shape(value: str) -> str:
-    """The pattern of an identifier or a date, "doc_017" as "a_9"; nothing for what has no digit, or is text."""
+    """Return the pattern of an identifier or a date, "doc_017" as "a_9"; nothing for text and for what has no digit."""
     if len(value) > 40 or " " in value or not any(c.isdigit() for c in value):
         return ""
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", value))
@@ -267,7 +267,7 @@ def _quoting(path: Path, separator: str, tabs: bool, quotes: bool | None) -> tup
         return real, "" if real else _letters(path, "of some columns only a part of the cells is within them")
     whole_columns = [i for i, n in seen.quoted.items() if n >= 10 and n >= 9 * seen.bare[i]]
     if (seen.needed and seen.ragged) or whole_columns:
-        raise _mixed(path, seen.stray_line, "a quotation mark stands where quoting would not put one")
+        raise _mixed(path, seen.stray_line, "a quotation mark is where quoting would not put one")
     return False, _letters(path, f"line {seen.stray_line} has one where quoting would not put it")
 
 
@@ -311,7 +311,7 @@ def _look_at_quotes(path: Path) -> _Seen:
 
 
 def _quote_records(path: Path) -> Iterator[list[tuple[int, str]]]:
-    """The lines of each record, if quotes are quotes; where they cannot be, each line by itself."""
+    """Yield the lines of each record if quotes enclose cells; where they cannot, each line by itself."""
     lines, waiting, width = read_lines(path), list[tuple[int, str]](), 0
     pending: list[tuple[int, str]] = []
     odd, length = False, 0
@@ -377,8 +377,8 @@ class _Values:
 
 
 def _refuse_swallowed(path: Path, separator: str) -> None:
-    """A quote that is opened by mistake swallows rows until the next one, without an error; what it swallowed are
-    lines that are rows by themselves."""
+    """Refuse a quote that was opened by mistake. Up to the next quote it swallows lines, without an error, that look
+    like rows."""
     if not _has_quotes(path):
         return
     several: list[tuple[int, list[str]]] = []
@@ -412,7 +412,7 @@ def _has_quotes(path: Path) -> bool:
 
 
 def _cells(record: str) -> list[str] | None:
-    """The cells as written, quotes included; None if quotes stand where quoting would not put them."""
+    """Return the cells as written, quotes included; None if quotes are where quoting would not put them."""
     cells, at = [], 0
     while True:
         match = _CELL.match(record, at)

@@ -44,7 +44,7 @@ class Shift:
 
 
 def find_shift(sources: Sequence[str], targets: Sequence[str]) -> Shift | None:
-    """The stretch of lines that fits best with its neighbours, if that cannot be chance."""
+    """Find the stretch of lines that fits best with its neighbours, if that cannot be chance."""
     if len(sources) < 2 * _ENOUGH:
         return None
     from scipy.stats import rankdata  # takes a second to import
@@ -58,7 +58,7 @@ def find_shift(sources: Sequence[str], targets: Sequence[str]) -> Shift | None:
 def _shifted_by(d: int, a_n: Floats, b_n: Floats) -> Shift | None:
     n, skip = len(a_n), max(0, -d)
     a, own, other = a_n[skip : n - max(0, d)], b_n[skip : n - max(0, d)], b_n[skip + d : n + min(0, d)]
-    gain = a * (other - own)  # its mean is below 0 where lines stand as they should
+    gain = a * (other - own)  # its mean is below 0 where lines are in place
     k, m = _best_stretch(gain)
     if m - k < _ENOUGH or len(a) - (m - k) < _ENOUGH:
         return None
@@ -75,9 +75,9 @@ def _shifted_by(d: int, a_n: Floats, b_n: Floats) -> Shift | None:
 
 
 def find_loss(more: Sequence[str], fewer: Sequence[str]) -> int | None:
-    """The place, from 0, before which pairs fit as they stand, and from which on they fit shifted by the difference of
-    the sides: there the shorter one lost its lines. None if that is not sure, or if they fit as they stand to the
-    end."""
+    """Find where the shorter side lost its lines: the place, from 0, before which pairs fit as they are, and after
+    which they fit shifted by the difference of the sides. None if that is not certain, or if all pairs fit as they are.
+    """
     d, n = len(more) - len(fewer), len(fewer)
     if n < _FEWEST:
         return None
@@ -98,12 +98,12 @@ def find_loss(more: Sequence[str], fewer: Sequence[str]) -> int | None:
 
 
 def _steps_together(a: Floats, b: Floats) -> float:
-    """The correlation of changes from line to line: lengths that drift on both sides go together wherever one looks."""
+    """Return the correlation of changes from line to line. Lengths that drift on both sides correlate everywhere."""
     return correlation(np.diff(a), np.diff(b))
 
 
 def _best_stretch(gain: Floats) -> tuple[int, int]:
-    """k and m, between which the sum is greatest."""
+    """Return k and m, between which the sum is greatest."""
     sums = np.concatenate([[0.0], np.cumsum(gain)])
     least = np.minimum.accumulate(sums)
     m = int(np.argmax(sums - least))

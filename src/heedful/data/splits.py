@@ -15,11 +15,11 @@ _BINS = 10
 
 
 def carve(examples: Rows, share: float, seed: int, keep: int = 1) -> tuple[list[int], list[int]]:
-    """Indices that stay and indices that go, each in the order of the file.
+    """Return the indices that stay and the indices that go, each in the order of the file.
 
     Every class gives its share, rounded so that the total is right, and keeps at least `keep` rows. Which rows go is
     decided by a hash of the seed and the text: it does not depend on the order of the rows, on the version of a
-    library, or on what other rows there are in the class; and rows with equal texts go or stay together.
+    library, or on the other rows of the class. Rows with equal texts go or stay together.
     """
     strata = _strata(examples)
     groups: dict[Hashable, dict[tuple[str, str], list[int]]] = {}
@@ -51,9 +51,9 @@ def carve_missing(
     unit: str = "row",
     alike: str = "texts",
 ) -> list[str]:
-    """Put the splits that are not there yet, by name with their shares, into `splits`, taken from its train; a sentence
-    on each. Shares are of train as it was, so that all carved leave one less their sum. `unit`, `alike`: what one is
-    called, and what is kept together where it is equal."""
+    """Carve the splits that are missing (by name, with their shares) from train, put them into `splits`, and return a
+    sentence on each. Shares are of train as it was before. `unit`, `alike`: what a row is called, and what is kept
+    together where it is equal."""
     notes: list[str] = []
     total = len(splits["train"])
     for split, share in shares.items():
@@ -63,24 +63,24 @@ def carve_missing(
         stay, go = carve(train, share * total / len(train), seed)
         if not go or not stay:
             raise RequestError(
-                f"{title}: {count_of(total, unit)} cannot give a {split} split of {100 * share:g} % with equal {alike} "
+                f"{title}: {count_of(total, unit)} cannot give a {split} split of {100 * share:g}% with equal {alike} "
                 f"on one side; give more {unit}s, or a {split} file."
             )
         splits["train"], splits[split] = train.take(stay), train.take(go)
         stratified = "stratified, " if isinstance(train, Examples) else ""
         notes.append(
-            f"{split}: {len(go):,} {unit}s carved from train ({stratified}{100 * share:g} % of {total:,}, seed {seed}, "
+            f"{split}: {len(go):,} {unit}s carved from train ({stratified}{100 * share:g}% of {total:,}, seed {seed}, "
             f"equal {alike} kept together)."
         )
     return notes
 
 
 def refuse_for_named(name: str, given: Mapping[str, Any], prefix: str = "") -> None:
-    """Stop at what a named set settles itself; `prefix` stands before the names of the keys."""
+    """Stop at settings that a named set determines itself. `prefix` is put before the names of the keys."""
     usual = {"split_seed": SPLIT_SEED, "dev_share": DEV_SHARE, "test_share": TEST_SHARE}
     for key, value in given.items():
         if value != usual.get(key):
-            raise RequestError(f"{name} is a named set with splits and columns of its own; leave {prefix}{key} out.")
+            raise RequestError(f"{name} is a named set with splits and columns of its own; remove {prefix}{key}.")
 
 
 def check_shares(dev_share: float, test_share: float) -> None:
@@ -105,7 +105,8 @@ def _strata(rows: Rows) -> Sequence[Hashable]:
 
 
 def _quotas(sizes: dict[Hashable, int], share: float, keep: int) -> dict[Hashable, int]:
-    """Largest remainders: each stratum its share rounded down, then one more for those that lost most by rounding."""
+    """Apply the largest-remainder method: each stratum gets its share rounded down, then those that lost most by
+    rounding get one more."""
     total = max(1, round(share * sum(sizes.values())))
     quotas = {stratum: min(int(share * size), max(0, size - keep)) for stratum, size in sizes.items()}
     by_loss = sorted(sizes, key=lambda stratum: (quotas[stratum] - share * sizes[stratum], str(stratum)))

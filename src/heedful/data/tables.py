@@ -10,7 +10,7 @@ from heedful.errors import RequestError
 
 
 def open_parquet(path: Path) -> tuple[list[str], Iterator[dict[str, Any]]]:
-    """The column names, and the rows as dictionaries; memory holds one batch."""
+    """Return the column names, and the rows as dictionaries. Memory holds one batch."""
     require_file(path)
     try:
         pyarrow: Any = importlib.import_module("pyarrow")

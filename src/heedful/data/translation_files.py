@@ -40,7 +40,7 @@ def read_files(
                 raise _which_endings(split, file)
             if header is not None or quotes is not None:
                 key = "header" if header is not None else "quotes"
-                raise RequestError(f"data.{key} is for tables, and {file} is none; leave it out.")
+                raise RequestError(f"data.{key} is for tables, and {file} is not a table. Remove it.")
             parts[split] = read_text_files(*_text_files(split, file, source, target))
     if source == target:
         raise RequestError(f"data.source and data.target are both {source!r}; name the two sides.")
@@ -54,7 +54,7 @@ def _local(file: str, split: str) -> Path:
 
 
 def _is_table(split: str, file: str, source: str | None, target: str | None) -> bool:
-    """By its name, unless nothing is called so and two files are with the endings."""
+    """Whether a name means a table: by its ending, unless there is no such file but two with the endings."""
     endings = [ending.lower() for ending in Path(file).suffixes]
     if endings and endings[-1] == ".gz":
         endings.pop()
@@ -67,7 +67,7 @@ def _is_table(split: str, file: str, source: str | None, target: str | None) -> 
 
 
 def _options(split: str, file: str, side: str) -> list[Path]:
-    """What the file of one side may be called."""
+    """Return the possible names of the file of one side."""
     path = expanded((file if "{}" in file else f"{file}.{{}}").replace("{}", side), f"data.{split}")
     return [path, path.with_name(path.name + ".gz")]
 
@@ -88,9 +88,9 @@ def _text_files(split: str, file: str, source: str, target: str) -> tuple[Path, 
 def _missing(split: str, file: str, source: str, target: str, options: Sequence[Path]) -> RequestError:
     if is_file(expanded(file, f"data.{split}")):
         stem = file.removesuffix(".gz").removesuffix(f".{source}").removesuffix(f".{target}")
-        hint = f"write data.{split} = {stem!r}" if stem != file.removesuffix(".gz") else "leave its ending out"
+        hint = f"write data.{split} = {stem!r}" if stem != file.removesuffix(".gz") else "remove its ending"
         return RequestError(
-            f"data.{split} = {file!r} is no table (.csv, .tsv, .jsonl, .parquet) but one text; if it is one of two "
+            f"data.{split} = {file!r} is not a table (.csv, .tsv, .jsonl, .parquet) but one text; if it is one of two "
             f"aligned files with the endings {source!r} and {target!r}, {hint}."
         )
     return RequestError(
@@ -101,8 +101,8 @@ def _missing(split: str, file: str, source: str, target: str, options: Sequence[
 
 def _which_endings(split: str, file: str) -> RequestError:
     return RequestError(
-        f"data.{split} = {file!r} is no table (.csv, .tsv, .jsonl, .parquet), so data.source and data.target must say "
-        'the endings of two aligned files, such as "en" and "de".'
+        f"data.{split} = {file!r} is not a table (.csv, .tsv, .jsonl, .parquet), so data.source and data.target must "
+        'name the endings of two aligned files, such as "en" and "de".'
     )
 
 

@@ -39,12 +39,12 @@ def load_pairs(
     max_ratio: float | None = None,
     deduplicate: bool = False,
 ) -> Aligned:
-    """A named set; or `train` with `dev` and `test`, each a table whose columns `source` and `target` hold the two
-    sides, or two aligned files whose names are `train` with the endings `source` and `target` (with {} in `train`,
-    these stand there). A dev or test that is not given is carved from train, pairs with equal sources on one side.
+    """Load a named set, or `train` with `dev` and `test`: each a table whose columns `source` and `target` hold the two
+    sides, or two aligned files whose names are `train` with the endings `source` and `target` (which replace {}, if it
+    is in `train`). A dev or test that is not given is carved from train, pairs with equal sources together.
 
-    Of a named set, `source` and `target` are its languages, for who wants the other direction. The filters are for
-    train alone; see `Filters`.
+    With `name`, `source` and `target` are the set's languages, to choose the direction. The filters apply only to
+    train; see `Filters`.
     """
     check_shares(dev_share, test_share)
     if (name is None) == (train is None):
@@ -62,7 +62,9 @@ def load_pairs(
     else:
         assert train is not None  # one of the two is given
         if options:
-            raise RequestError(f"data.options.{next(iter(options))} is for named sets; leave it out with files.")
+            raise RequestError(
+                f"data.options.{next(iter(options))} is for named sets; remove it, or name a set instead of files."
+            )
         named = {"train": train, "dev": dev, "test": test}
         files = {split: file for split, file in named.items() if file is not None}
         languages, parts = read_files(files, source, target, header, quotes, notes)
@@ -103,7 +105,7 @@ def _wants_turned(name: str, languages: tuple[str, str], source: str | None, tar
     given = [f"data.{key} = {side!r}" for key, side in (("source", source), ("target", target)) if side is not None]
     raise RequestError(
         f"{name} has the languages {languages[0]!r} and {languages[1]!r}, not {' and '.join(given)}; name both of "
-        "them, or leave both out."
+        "them, or remove both."
     )
 
 
@@ -115,7 +117,7 @@ def _read_named(entry: NamedSet, options: Mapping[str, Any], notes: list[str]) -
             for split, made in pig_latin.generate(entry.name, options).items()
         }
     if options:
-        raise RequestError(f"{entry.name} has no option {next(iter(options))!r}; leave data.options out.")
+        raise RequestError(f"{entry.name} has no option {next(iter(options))!r}; remove data.options.")
     layout, paths = locate(entry, list(entry.sizes))
     if layout is entry.hub:
         notes.append(f"{entry.name}: from {layout.repository} on the hub.")
@@ -143,7 +145,7 @@ def _read_sides(entry: NamedSet, patterns: Mapping[str, Path]) -> dict[str, Part
 
 
 def _split_words(path: Path) -> dict[str, Part]:
-    """One pair of words to a line. Which split a word belongs to depends on the word alone, so that no word of dev or
+    """Read one pair of words from each line. The split of a word depends only on the word, so that no word of dev or
     test is in train."""
     sources, targets, rows = list[str](), list[str](), list[int]()
     for number, line in read_lines(path):

@@ -17,7 +17,6 @@ TASK = "task"
 """The column with the number of each example's task."""
 TASK_MEAN = Metric("task_mean", "mean over tasks", True)
 """Its name and direction; `task_mean` makes that of given tasks."""
-_STRIDE = 10**8  # more than a data set has rows
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,6 @@ def combined_columns(parts: Mapping[int, Columns]) -> dict[str, Floats]:
         own = [np.asarray(parts[i].get(name, np.zeros(sizes[i])), dtype=np.float64) for i in parts]
         made[name] = np.concatenate(own)
     return made
-
-
-def combined_row(task: int, row: int) -> int:
-    """The number of a row among those of all tasks."""
-    return (task + 1) * _STRIDE + row
 
 
 def _apart(columns: Columns, tasks: int) -> Iterator[tuple[int, Any, Columns]]:

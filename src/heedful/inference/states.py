@@ -1,4 +1,4 @@
-"""Rows of tokens as one batch, padded or packed, and which of their states are read.
+"""Rows of tokens as one batch, padded or packed: which of their states are read, and the words asked for there.
 
 Letters: b rows of the batch, t tokens, r of them read, n states that are wanted in all.
 """
@@ -6,13 +6,17 @@ Letters: b rows of the batch, t tokens, r of them read, n states that are wanted
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from heedful.inference.reader import TextReader
 from heedful.models.batch import Batch, pack, pad
 from heedful.models.body import States
 from heedful.models.transformer import Transformer
 
+Ints = npt.NDArray[np.int64]
 _MOST_READ = 0.7  # of all tokens; where more are read, the whole last block is computed
 
 
@@ -64,3 +68,53 @@ def collate_rows(
 def _indices(numbers: list[int] | list[list[int]], device: torch.device) -> Tensor:
     """Whole numbers, also where there are none."""
     return torch.tensor(numbers, dtype=torch.long, device=device)
+
+
+@dataclass(frozen=True)
+class Row:
+    ids_t: Ints
+    places_n: Ints
+    """At which tokens a word is asked for."""
+    words_n: Ints
+    """Which it is."""
+    segments_t: Ints | None = None
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """How rows become a batch."""
+
+    pad_id: int | None
+    first_position: int = 0
+    room: int | None = None
+    """Several short rows share one of the batch, of at most so many tokens; None: each has its own."""
+
+    def collate(self, rows: Sequence[Row], device: torch.device, first: bool = False) -> Wanted:
+        """Return the batch and which of its states are wanted; `first`: of each row that of its first token too, before
+        those of its words."""
+        segments = [row.segments_t.tolist() for row in rows if row.segments_t is not None]
+        return collate_rows(
+            [row.ids_t.tolist() for row in rows],
+            segments or None,
+            [[*([0] if first else []), *row.places_n.tolist()] for row in rows],
+            self.pad_id,
+            device,
+            self.room,
+            self.first_position,
+        )
+
+
+def words_of(rows: Sequence[Row]) -> Ints:
+    """Return the words that are asked for in some rows."""
+    return np.concatenate([np.zeros(0, np.int64), *(row.words_n for row in rows)]).astype(np.int64)
+
+
+def gold_words(rows: Sequence[Row], device: torch.device) -> Tensor:
+    """Return the same as a tensor (n)."""
+    return torch.from_numpy(np.concatenate([row.words_n for row in rows])).to(device)
+
+
+def word_scores(reader: TextReader, head: str, x_nd: Tensor) -> Tensor:
+    """Return what a head over the token table says of some states (n, v)."""
+    model = reader.transformer
+    return model.heads[head](x_nd, model.body.embeddings.token.weight)  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ Pairs = Literal["joint", "towers", "cosine"]
 
 
 @dataclass(frozen=True)
-class Reading:
+class HeadInput:
     """What a head reads of texts and of pairs; None: as the family's own heads do."""
 
     reads: Reads | None = None

@@ -1,1 +1,1 @@
-"""One file per objective: examples → items → batch, batch → loss, outputs → metrics."""
+"""What is learned, one file per objective: the loss of a step, and which data, model and evaluation go with it."""

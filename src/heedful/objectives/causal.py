@@ -8,13 +8,17 @@ import numpy as np
 from heedful.checkpoints.heads import NewHead
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import ratio_of
+from heedful.evaluators.words import WordEvaluator
 from heedful.inference.questions import first_of
+from heedful.inference.states import Row
+from heedful.inputs.corpora import Spans, row_bytes
+from heedful.inputs.word_rows import Floats, WordInputs
 from heedful.models.shape import Shape
-from heedful.nn.heads import Reading
-from heedful.objectives.corpora import row_bytes
-from heedful.objectives.words import Floats, Row, Words, WordsTable
+from heedful.nn.heads import HeadInput
+from heedful.objectives.words import Words, WordsTable
 from heedful.text.tokenizer import Tokenizer
 
+HEAD = "causal"
 USAGE = 'heedful generate {model} "a beginning"'
 LANGUAGE_MODEL = NewHead(
     "language-model", reuse=True, remedy="set model.causal = true for a new model, or choose a GPT"
@@ -26,22 +30,12 @@ class CausalTable(WordsTable):
     """The next token of running text is asked for, everywhere."""
 
 
-class Causal(Words):
-    Table = CausalTable
-    METRICS = (
-        ratio_of("bits_per_byte", "bits per byte", False, "bits", "bytes"),
-        ratio_of("token_loss", "loss for each token", False, "nll", "words"),
-        ratio_of("token_accuracy", "accuracy on the next token", True, "right", "words", (0.0, 1.0)),
-    )
-    HEAD = "causal"
-    USAGE = USAGE
+class CausalInputs(WordInputs):
+    HEAD = HEAD
 
-    def heads(self, reading: Reading) -> Mapping[str, NewHead]:
-        return {self.HEAD: LANGUAGE_MODEL}
-
-    def around(self, tokenizer: Tokenizer, shape: Shape) -> int:
-        """A row begins with the token that begins a text; one that ends its document ends with the token that ends
-        one, and every row where the tokenizer puts one after each text itself."""
+    def prepare(self, tokenizer: Tokenizer, shape: Shape) -> int:
+        """Prepare for rows that begin with the token that begins a text. One that ends its document ends with the token
+        that ends one, and so does every row where the tokenizer puts one after each text itself."""
         require_causal(shape, "causal")
         begin = first_of(tokenizer.cls_id, tokenizer.bos_id, tokenizer.eos_id)
         end = tokenizer.end_id
@@ -50,19 +44,38 @@ class Causal(Words):
         self.begin, self.end, self.always_ends = begin, end, tokenizer.sep_id is not None
         return 2
 
-    def row(self, name: str, number: int, epoch: int | str) -> Row:
-        rows, text = self.rows[name], self.text_of(name, number)
+    def row(self, rows: Spans, name: str, number: int, epoch: int | str) -> Row:
+        text = self.text_of(rows, number)
         _, end = rows.corpus.document(int(rows.documents_n[number]))
         ends = self.always_ends or int(rows.ends_n[number]) == end
         ids_t = np.concatenate([[self.begin], text, [self.end] if ends else []]).astype(np.int64)
         return Row(ids_t, np.arange(len(ids_t) - 1), ids_t[1:])
 
+
+class CausalEvaluator(WordEvaluator):
+    METRICS = (
+        ratio_of("bits_per_byte", "bits per byte", False, "bits", "bytes"),
+        ratio_of("token_loss", "loss for each token", False, "nll", "words"),
+        ratio_of("token_accuracy", "accuracy on the next token", True, "right", "words", (0.0, 1.0)),
+    )
+
     def by_row(self, nll_n: Floats, right_n: Floats, rows: Sequence[Row]) -> dict[str, Sequence[float]]:
         columns = super().by_row(nll_n, right_n, rows)
         return {**columns, "bits": [nll / np.log(2) for nll in columns["nll"]]}
 
-    def more_columns(self, name: str, numbers: Sequence[int]) -> dict[str, Floats]:
-        return {"bytes": row_bytes(self.rows[name])[list(numbers)]}
+    def more_columns(self, inputs: WordInputs, name: str, numbers: Sequence[int]) -> dict[str, Floats]:
+        return {"bytes": row_bytes(inputs.rows[name])[list(numbers)]}
+
+
+class Causal(Words):
+    Table = CausalTable
+    EVALUATOR = CausalEvaluator
+    INPUTS = CausalInputs
+    HEAD = HEAD
+    USAGE = USAGE
+
+    def heads(self, default: HeadInput) -> Mapping[str, NewHead]:
+        return {HEAD: LANGUAGE_MODEL}
 
 
 def require_causal(shape: Shape, kind: str) -> None:

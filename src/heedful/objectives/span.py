@@ -11,16 +11,21 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
+from heedful.data.running_text import RunningText
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import ratio_of
+from heedful.evaluators.words import WordEvaluator
 from heedful.inference.questions import first_of
+from heedful.inference.states import Ints, Row
+from heedful.inputs.corpora import Spans
+from heedful.inputs.protocol import Setup
+from heedful.inputs.word_rows import WordInputs
 from heedful.models.shape import Shape
-from heedful.nn.heads import Reading
-from heedful.objectives.causal import LANGUAGE_MODEL, USAGE, require_causal
-from heedful.objectives.corpora import CorpusText
-from heedful.objectives.words import Ints, Row, Words, WordsTable
-from heedful.recipes.schema import Recipe
+from heedful.nn.heads import HeadInput
+from heedful.objectives.causal import HEAD, LANGUAGE_MODEL, USAGE, require_causal
+from heedful.objectives.words import Words, WordsTable
 from heedful.streams import shuffled, uniforms
 from heedful.text.tokenizer import Tokenizer
 
@@ -43,29 +48,19 @@ class SpanTable(WordsTable):
     asked: Literal["span", "everything"] = "span"
     """Whether only what was taken out is asked for, or the text before it too, token by token."""
 
-
-class Span(Words):
-    Table = SpanTable
-    METRICS = (
-        ratio_of("span_loss", "loss for each token", False, "nll", "words"),
-        ratio_of("span_accuracy", "accuracy on the tokens asked for", True, "right", "words", (0.0, 1.0)),
-    )
-    HEAD = "causal"
-    USAGE = USAGE
-
-    def __init__(self, recipe: Recipe, seed: int, text: CorpusText) -> None:
-        super().__init__(recipe, seed, text)
-        assert isinstance(recipe.objective, SpanTable)
-        self.table = recipe.objective
-        self.share = self.table.share or (0.25 if self.table.style == "one" else 0.15)
-
     def special_tokens(self) -> Sequence[str]:
-        return SENTINELS if self.table.style == "sentinels" else ()
+        return SENTINELS if self.style == "sentinels" else ()
 
-    def heads(self, reading: Reading) -> Mapping[str, NewHead]:
-        return {self.HEAD: LANGUAGE_MODEL}
 
-    def around(self, tokenizer: Tokenizer, shape: Shape) -> int:
+class SpanInputs(WordInputs):
+    HEAD = HEAD
+
+    def __init__(self, data: RunningText, checkpoint: Checkpoint, table: SpanTable, setup: Setup) -> None:
+        self.table = table
+        self.share = table.share or (0.25 if table.style == "one" else 0.15)
+        super().__init__(data, checkpoint, table, setup)
+
+    def prepare(self, tokenizer: Tokenizer, shape: Shape) -> int:
         require_causal(shape, "span")
         if tokenizer.mask_id is None:
             raise RequestError(
@@ -78,14 +73,14 @@ class Span(Words):
             raise RequestError(
                 f'objective.style = "sentinels": the tokenizer lacks {SENTINELS[-1]}; train one with [tokenizer] kind.'
             )
-        markers = 3 if self.table.style == "one" else 2 + 2 * self._most_spans(self.recipe.training.max_length)
+        markers = 3 if self.table.style == "one" else 2 + 2 * self._most_spans(self.training.max_length)
         return markers + (self.begin is not None)
 
     def _most_spans(self, tokens: int) -> int:
         return min(len(SENTINELS), max(1, round(self.share * tokens / self.table.span_length)))
 
-    def row(self, name: str, number: int, epoch: int | str) -> Row:
-        key, text = self.key(name, number, epoch), self.text_of(name, number)
+    def row(self, rows: Spans, name: str, number: int, epoch: int | str) -> Row:
+        key, text = self.key(name, number, epoch), self.text_of(rows, number)
         draws = uniforms(3, *key, "span")
         if self.table.cut and len(text) > _LEAST:
             text = text[: _LEAST + int(draws[0] * (len(text) - _LEAST + 1))]
@@ -123,6 +118,24 @@ class Span(Words):
             at += kept + gone
         before += [*text[at:].tolist(), self.mask_id]
         return np.asarray(before, dtype=np.int64), np.asarray([*after, self.mask_id], dtype=np.int64)
+
+
+class SpanEvaluator(WordEvaluator):
+    METRICS = (
+        ratio_of("span_loss", "loss for each token", False, "nll", "words"),
+        ratio_of("span_accuracy", "accuracy on the tokens asked for", True, "right", "words", (0.0, 1.0)),
+    )
+
+
+class Span(Words):
+    Table = SpanTable
+    EVALUATOR = SpanEvaluator
+    INPUTS = SpanInputs
+    HEAD = HEAD
+    USAGE = USAGE
+
+    def heads(self, default: HeadInput) -> Mapping[str, NewHead]:
+        return {HEAD: LANGUAGE_MODEL}
 
 
 def _parts(total: int, count: int, *key: int | str) -> npt.NDArray[np.int64]:

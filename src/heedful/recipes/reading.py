@@ -105,7 +105,10 @@ def make_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
     recipe = draft_recipe(content, place)
     try:
         _refuse_contradictions(recipe)
-        plugins.find("objective", recipe.objective.kind).check(recipe)
+        objective = plugins.find("objective", recipe.objective.kind)
+        objective.DATA.check(recipe)
+        objective.MODEL.check(recipe)
+        objective.check(recipe)
         plugins.find("tuning", recipe.tuning.method).check(recipe)
     except RequestError as error:
         raise RequestError(f"{place}: {error}") from None
@@ -117,7 +120,7 @@ def draft_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
     """Every key is known and has a value of its kind; what they say together is not checked."""
     try:
         kind, method = _plugin_name(content, "objective", "kind"), _plugin_name(content, "tuning", "method")
-        schema = recipe_type(kind, method)
+        schema = recipe_type(kind, method, _study_kind(content))
         try:
             return schema.model_validate(content)
         except ValidationError as error:
@@ -148,16 +151,22 @@ def same_recipe(stored: Mapping[str, Any], recipe: Recipe) -> bool:
 
 
 @functools.cache
-def recipe_type(kind: str, method: str) -> type[Recipe]:
-    """The schema with the tables of this objective and this tuning."""
+def recipe_type(kind: str, method: str, study: str | None = None) -> type[Recipe]:
+    """The schema with the tables of this objective, this tuning and this kind of study."""
     learned, moved = plugins.find("objective", kind), plugins.find("tuning", method)
-    if learned.TUNINGS and method not in learned.TUNINGS:
+    if learned.MODEL.TUNINGS and method not in learned.MODEL.TUNINGS:
         raise RequestError(
             f'tuning.method = "{method}" is not possible with objective.kind = "{kind}" yet; use '
-            f"{' or '.join(map(repr, learned.TUNINGS))}."
+            f"{' or '.join(map(repr, learned.MODEL.TUNINGS))}."
         )
     objective, tuning = learned.Table, moved.Table
-    return create_model("Recipe", __base__=Recipe, objective=(objective, objective()), tuning=(tuning, tuning()))
+    tables: dict[str, Any] = {"objective": (objective, objective()), "tuning": (tuning, tuning())}
+    if study is not None:
+        asked = plugins.find("study", study).Table
+        if asked is None:
+            raise RequestError(f'study.kind = "{study}" is what a study without [study] is; leave [study] out.')
+        tables["study"] = (asked | None, None)
+    return create_model("Recipe", __base__=Recipe, **tables)
 
 
 def _plugin_name(content: Mapping[str, Any], table: str, key: str) -> str:
@@ -166,6 +175,15 @@ def _plugin_name(content: Mapping[str, Any], table: str, key: str) -> str:
     keys = content.get(table) if isinstance(content, Mapping) else None
     name = keys.get(key, default) if isinstance(keys, Mapping) else default
     return name if isinstance(name, str) else default
+
+
+def _study_kind(content: Mapping[str, Any]) -> str | None:
+    """Which kind of study is meant; None without [study]."""
+    table = content.get("study") if isinstance(content, Mapping) else None
+    if not isinstance(table, Mapping):
+        return None
+    kind = table.get("kind", "curve" if "curve" in table else StudyTable.model_fields["kind"].default)
+    return kind if isinstance(kind, str) else str(StudyTable.model_fields["kind"].default)
 
 
 def read_toml(source: str | Path) -> tuple[dict[str, Any], str]:
@@ -228,7 +246,11 @@ def explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
     if mistake["type"] == "extra_forbidden":
         *parents, name = [str(part) for i, part in enumerate(mistake["loc"]) if not i or part != "Range"]
         allowed = list((Range if "Range" in mistake["loc"][1:] else _schema_at(parents, schema)).model_fields)
-        near = difflib.get_close_matches(name, allowed, 1)
+        others = [k for table, _ in _schemas_at(parents) for k in table.model_fields] if parents == ["study"] else []
+        if name in others:
+            kind = _schema_at(parents, schema).model_fields["kind"].default
+            return f'{key} means nothing with study.kind = "{kind}"; leave it out.'
+        near = difflib.get_close_matches(name, [*allowed, *others], 1)  # the kind of study may follow from its keys
         hint = f"did you mean {'.'.join([*parents, near[0]])}?" if near else f"allowed are {', '.join(allowed)}."
         return f"there is no key {key}; {hint}"
     if mistake["type"] == "missing":
@@ -244,7 +266,7 @@ def explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
 
 
 _SIZE = TokenizerTable.model_fields["size"].default
-_PLUGIN_KEYS = ("objective.kind", "tuning.method")
+_PLUGIN_KEYS = ("objective.kind", "tuning.method", "study.kind")
 _TYPES = {
     "int_type": "it must be a whole number",
     "int_from_float": "it must be a whole number",
@@ -308,7 +330,7 @@ def _check_model(recipe: Recipe) -> None:
 
 
 def _check_kind(recipe: Recipe, kinds: Mapping[str, Collection[str]]) -> None:
-    """A model that an objective makes itself; `kinds`: see `Objective.KINDS`."""
+    """A model that an objective makes itself; `kinds`: see `ModelKind.KINDS`."""
     model, tokenizer = recipe.model, recipe.tokenizer
     if model.kind is None and model.name is None:
         raise RequestError(f"[model] needs kind ({', '.join(map(repr, kinds))}), or name, a model to go on from.")
@@ -328,17 +350,17 @@ def _check_kind(recipe: Recipe, kinds: Mapping[str, Collection[str]]) -> None:
 def _refuse_contradictions(recipe: Recipe) -> None:
     data, tokenizer, training = recipe.data, recipe.tokenizer, recipe.training
     objective = plugins.find("objective", recipe.objective.kind)
-    if objective.KINDS:
-        _check_kind(recipe, objective.KINDS)
+    if objective.MODEL.KINDS:
+        _check_kind(recipe, objective.MODEL.KINDS)
     else:
         _check_model(recipe)
     if tokenizer is not None and tokenizer.kind in (None, "characters") and tokenizer.size != _SIZE:
         raise RequestError('tokenizer.size goes with tokenizer.kind = "wordpiece" or "bpe".')
     if tokenizer is not None and tokenizer.prefix_space and tokenizer.kind != "bpe":
         raise RequestError('tokenizer.prefix_space goes with tokenizer.kind = "bpe".')
-    _check_data(data, objective.TASKS, recipe.objective.kind)
-    _check_corpus(data, objective.CORPUS, recipe.objective.kind, objective.PAIRS)
-    _check_pairs(recipe, objective.PAIRS)
+    _check_data(data, objective.DATA.TASKS, recipe.objective.kind)
+    _check_corpus(data, objective.DATA.CORPUS, recipe.objective.kind, objective.DATA.PAIRS)
+    _check_pairs(recipe, objective.DATA.PAIRS)
     length = [key for key in _LENGTHS if getattr(training, key) != type(training).model_fields[key].default]
     if len(length) > 1:
         raise RequestError(
@@ -348,13 +370,13 @@ def _refuse_contradictions(recipe: Recipe) -> None:
         raise RequestError("training.mark_steps and training.mark_tokens both say when to judge; keep one of the two.")
     _check_optimiser(recipe)
     _check_schedule(recipe)
-    metrics = [m.name for m in objective.METRICS]
+    metrics = [m.name for m in objective.EVALUATOR.METRICS]
     if recipe.evaluation.metric not in ("auto", *metrics):
         near = difflib.get_close_matches(recipe.evaluation.metric, metrics, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(metrics)}."
         raise RequestError(f"evaluation.metric = {recipe.evaluation.metric!r} is not right: {hint}")
     if recipe.study is not None:
-        _check_study(recipe.study)
+        recipe.study.check()
     seeds = [] if isinstance(recipe.seeds, int) and recipe.seeds > 10_000 else recipe.seed_list()
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise RequestError(f"seeds = {recipe.seeds!r} is not a list of different whole numbers, nor how many.")
@@ -400,7 +422,7 @@ def _check_schedule(recipe: Recipe) -> None:
             f"training.warmup = {training.warmup:g} and training.cooldown = {training.cooldown:g} are more than the "
             "whole of training together; make one of them smaller."
         )
-    if not plugins.find("objective", recipe.objective.kind).GROWS:
+    if not recipe.objective.GROWS:
         for key in ("batch_warmup", "length_warmup"):
             if getattr(training, key):
                 raise RequestError(
@@ -433,7 +455,7 @@ _OF_TABLES = ("name", "train", "label", "header", "quotes", *(key for key in _OF
 
 
 def _check_corpus(data: DataTable, text: str, kind: str, pairs: bool) -> None:
-    """`text`: what running text is for an objective of this kind, see `Objective.CORPUS`; `pairs`, see `PAIRS`."""
+    """`text`: what running text is for an objective of this kind, see `Data.CORPUS`; `pairs`, see `PAIRS`."""
     if text == "all":
         if not data.corpora:
             raise RequestError(
@@ -475,27 +497,13 @@ def _check_pairs(recipe: Recipe, pairs: bool) -> None:
         raise RequestError("tokenizer.joint goes with tokenizer.kind; a tokenizer that has a name is what it is.")
 
 
-def _check_study(study: StudyTable) -> None:
-    if study.search != "grid" and study.trials is None:
-        raise RequestError(f'study.search = "{study.search}" needs study.trials, how many settings to try.')
-    for table in ("model", "data", "objective", "tuning", "training"):
-        for key, values in getattr(study, table).items():
-            if isinstance(values, Range) and study.search == "grid":
-                raise RequestError(
-                    f'study.{table}.{key} is a range, so settings must be drawn: set study.search = "random" '
-                    'or "tpe", and study.trials.'
-                )
-            if isinstance(values, Range) and (values.low >= values.high or (values.log and values.low <= 0)):
-                raise RequestError(f"study.{table}.{key}: low must be below high, and above 0 with log.")
-
-
 def explain_key(key: str) -> str:
-    """The reference of one key or table: its docstring, type and default; of each objective or tuning that has it."""
+    """The reference of one key or table: its docstring, type and default, in every table that has it."""
     *path, name = key.split(".")
     if not path and any(k.startswith(f"{key}.") for k in all_keys()):
         return "\n\n".join(explain_key(k) for k in all_keys() if k.startswith(f"{key}."))
     if key in _PLUGIN_KEYS:
-        default = getattr(Recipe.model_fields[path[0]].default, name)
+        default = getattr(Recipe.model_fields[path[0]].default or StudyTable(), name)
         members = [(owner, schema.model_fields[name]) for schema, owner in _schemas_at(path)]
         kinds = ", ".join(owner.removeprefix("of ").removesuffix("; ") for owner, _ in members)
         lines = [f"  {owner[3:-2]}: {' '.join((field.description or '').split())}" for owner, field in members]
@@ -517,10 +525,11 @@ def _explanation(key: str, schema: type[BaseModel], owner: str) -> str:
 
 
 def _schemas_at(path: Sequence[str]) -> list[tuple[type[BaseModel], str]]:
-    """The schema of the table at this path: one, or that of each objective or tuning, with its name."""
-    if list(path) in (["objective"], ["tuning"]):
+    """The schema of the table at this path: one, or that of each objective, tuning or kind of study, with its name."""
+    if list(path) in (["objective"], ["tuning"], ["study"]):
         group = cast("plugins.Group", path[0])
-        return [(plugins.find(group, name).Table, f'of "{name}"; ') for name in plugins.names(group)]
+        members = [(plugins.find(group, name).Table, f'of "{name}"; ') for name in plugins.names(group)]
+        return [(table, owner) for table, owner in members if table is not None]
     try:
         return [(_schema_at(path), "")]
     except (KeyError, StopIteration):
@@ -531,7 +540,7 @@ def all_keys(schema: type[BaseModel] = Recipe, before: str = "") -> Iterator[str
     for name, field in schema.model_fields.items():
         options = [field.annotation, *get_args(field.annotation)]
         inner = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if schema is Recipe and name in ("objective", "tuning"):
+        if schema is Recipe and name in ("objective", "tuning", "study"):
             yield from dict.fromkeys(
                 f"{name}.{key}" for member, _ in _schemas_at([name]) for key in member.model_fields
             )

@@ -1,7 +1,8 @@
 """The schema of a recipe. Each field's docstring is its reference (`heedful recipes --explain`)."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
@@ -274,8 +275,24 @@ class DataTable(SourceTable):
 class ObjectiveTable(Table):
     """The keys of every objective; each objective adds its own in its file."""
 
+    GROWS: ClassVar[bool] = False
+    """Whether its steps can be small, and its texts short, at first (`inputs/warmup.py`); if not, a recipe that asks
+    for it is refused."""
+    CONVEX: ClassVar[bool] = False
+    """Whether its loss is convex in what its heads say and its inputs have `everything`, so that linear heads can be
+    solved."""
+
     kind: str = "classify"
     """Name of an objective: what the model learns."""
+
+    def special_tokens(self) -> Sequence[str]:
+        """Return tokens that stand for no text, which a tokenizer that is trained must have besides those of its
+        family."""
+        return ()
+
+    def for_a_sample(self) -> Self:
+        """Return the keys with which a step on a small sample takes as long as on the whole."""
+        return self
 
 
 class TuningTable(Table):
@@ -382,50 +399,18 @@ class Range(Table):
     """Whether they are drawn evenly by their logarithm, as learning rates should be."""
 
 
-Axis = dict[str, list[Any] | Range]
-
-
 class StudyTable(Table):
-    """The axes of a search: under the name of a table, the values of its keys, such as training.lr = [1e-4, 1e-3], or,
-    where settings are drawn, a range: training.lr = {low = 1e-5, high = 1e-2, log = true}."""
+    """What every table of a kind of study has; each kind adds its own keys, in its own file (`studies/kinds/`)."""
 
-    model: Axis = {}
-    """Values of keys of [model]."""
-    data: Axis = {}
-    """Values of keys of [data]."""
-    objective: Axis = {}
-    """Values of keys of [objective]."""
-    tuning: Axis = {}
-    """Values of keys of [tuning]."""
-    training: Axis = {}
-    """Values of keys of [training]."""
-    rows: list[dict[str, Any]] = []
-    """Or the settings one by one, each with its keys: {training = {lr = 1e-3}, model = {dropout = 0.3}}."""
-    curve: list[float | int] = []
-    """Or a learning curve: shares of the training rows (up to 1) or numbers of rows, such as [0.125, 0.25, 0.5, 1].
-    Each is trained for about as many steps as the largest (more epochs of fewer rows), unless `training.steps` says how
-    many or nothing is trained step by step, and tested; the largest, or a baseline that is better on dev, is chosen."""
-    search: Literal["grid", "random", "tpe"] = "grid"
-    """Whether all combinations of the axes are tried, or some that are drawn: at random, or where earlier ones were
-    good (Optuna's TPE, heedful[sweep])."""
-    trials: int | None = Field(None, ge=1)
-    """How many settings "random" and "tpe" try, none of them twice."""
-    round: int = Field(4, ge=1)
-    """How many settings "tpe" tries at once before it learns from them."""
-    prune: bool | None = None
-    """Whether a run of the search is stopped when it falls behind the median of the earlier rounds at the same mark.
-    Default: with "tpe"."""
-    draw_seed: int = 0
-    """Seed of that draw."""
-    test: Literal["chosen", "all"] = "chosen"
-    """Whose test is looked at: that of the setting chosen on dev, run again with seeds that took no part in the search,
-    so that its score is not flattered by it; or that of every setting."""
-    final_seeds: int = Field(3, ge=1)
-    """With how many fresh seeds the chosen setting is run."""
+    kind: str = "search"
+    """What the study is for: the name of a kind of study. Default: "search", or "curve" where `study.curve` is set."""
+
+    def check(self) -> None:
+        """Refuse what contradicts itself."""
 
 
 class Recipe(Table):
-    """`objective` and `tuning` are read as the tables of what they name: see `reading.recipe_type`."""
+    """`objective`, `tuning` and `study` are read as the tables of what they name: see `reading.recipe_type`."""
 
     format: Literal[1] = 1
     """Version of this schema."""
@@ -438,7 +423,7 @@ class Recipe(Table):
     tuning: SerializeAsAny[TuningTable] = TuningTable()
     training: TrainingTable = TrainingTable()
     evaluation: EvaluationTable = EvaluationTable()
-    study: StudyTable | None = None
+    study: SerializeAsAny[StudyTable] | None = None
 
     def identity(self) -> dict[str, Any]:
         """What makes two recipes the same: every key that differs from its default, but for the seeds and the search.

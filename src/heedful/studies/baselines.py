@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+from heedful.data.protocol import Data
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Columns, Metric
-from heedful.objectives.protocol import Objective
+from heedful.evaluators.protocol import BaselineSet
 from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.examples import write_examples
@@ -17,7 +18,7 @@ from heedful.storage.runs import has_weights
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json
 from heedful.studies.parts import SettingPlan, StudyPlan
-from heedful.training.assembly import read_objective
+from heedful.training.assembly import Source, read_source
 from heedful.training.outcome import primary_metric, without_values
 
 
@@ -27,25 +28,25 @@ def data_key(recipe: Recipe) -> str:
     return json.dumps([recipe.objective.kind, recipe.data.model_dump(mode="json", exclude_defaults=True, exclude=rows)])
 
 
-def whole_data(plan: StudyPlan, store: SharedStore) -> dict[str, Objective]:
-    """The objective with all its training rows, by `data_key`: one, unless the settings differ in their data."""
-    objectives: dict[str, Objective] = {}
+def whole_data(plan: StudyPlan, store: SharedStore) -> dict[str, Source]:
+    """Return what is learned with all training rows, by `data_key`: one, unless the settings differ in their data."""
+    sources: dict[str, Source] = {}
     metrics: dict[str, None] = {}
     for setting in plan.settings:
         key = data_key(setting.recipe)
-        if key not in objectives:
-            objectives[key] = read_objective(_with_all_rows(setting.recipe), plan.seeds[0], store)
-        there = objectives[key].description()["sizes"].get("train")
+        if key not in sources:
+            sources[key] = read_source(_with_all_rows(setting.recipe), plan.seeds[0], store)
+        there = sources[key].data.describe()["sizes"].get("train")
         rows = dict(setting.values).get("data.limit")
         if rows is not None and there is not None and rows > there:
             raise RequestError(f"[study]: {rows} rows are more than the {there} that can be trained on.")
-        metrics[primary_metric(setting.recipe, objectives[key].metrics).name] = None
+        metrics[primary_metric(setting.recipe, sources[key].evaluator.metrics).name] = None
     if len(metrics) > 1:
         raise RequestError(
             f"[study]: its settings are judged by {' and '.join(metrics)}, which cannot be ranked together; make "
             "a study of each."
         )
-    return objectives
+    return sources
 
 
 def _with_all_rows(recipe: Recipe) -> Recipe:
@@ -56,14 +57,14 @@ def _with_all_rows(recipe: Recipe) -> Recipe:
 
 def most_rows(plan: StudyPlan, like: Recipe) -> SettingPlan:
     """Of the settings on the same data, the last: that of a learning curve with the most rows."""
-    return [s for s in (*plan.earlier, *plan.settings) if data_key(s.recipe) == data_key(like)][-1]
+    return [s for s in plan.settings if data_key(s.recipe) == data_key(like)][-1]
 
 
-def keep_examples(folder: Path, objective: Objective) -> None:
+def keep_examples(folder: Path, data: Data) -> None:
     """What is right, and the texts, of the evaluation sets, for whoever looks at the runs' predictions."""
-    prints = objective.description()["fingerprints"]
-    for name in objective.sets():
-        lines = objective.examples(name)
+    prints = data.describe()["fingerprints"]
+    for name in data.sets():
+        lines = data.examples(name)
         if lines:
             write_examples(folder, name, lines, prints.get(name))
 
@@ -80,7 +81,7 @@ class Baselines:
         return without_values(self._whole(recipe, seed)) if recipe.evaluation.baselines else None
 
     def values(self, recipe: Recipe, seed: int, kind: Literal["tested", "floor"]) -> dict[str, dict[str, Columns]]:
-        """Return the columns of each baseline of a kind (see `Objective.baselines`) on each evaluation set, one number
+        """Return the columns of each baseline of a kind (see `BaselineSet.scores`) on each evaluation set, one number
         for each example."""
         whole = self._whole(recipe, seed) if recipe.evaluation.baselines else {}
         return {name: baseline["values"] for name, baseline in whole.items() if baseline.get(kind)}
@@ -88,23 +89,23 @@ class Baselines:
     def rows(self, recipe: Recipe, seed: int, metric: Metric) -> list[dict[str, Any]]:
         """Rows of the table, for those that are models: they are saved, and compete with the settings on dev."""
         whole = self.scores(recipe, seed) or {}
-        objective = read_objective(recipe, seed, self.store)
-        rows = []
+        source = read_source(recipe, seed, self.store)
+        baselines, rows = source.evaluator.baselines(), []
         for name, facts in whole.items():
-            if not facts.get("tested") or not self._save(objective, name, self._path(recipe, seed).stem):
+            if not facts.get("tested") or not self._save(baselines, name, self._path(recipe, seed).stem):
                 continue
             row = {"setting": name, "model": name, "method": name, "baseline": True, "random": False, "n": 1}
             row |= {"metric": metric.name, "higher_is_better": metric.higher_is_better}
-            for split in objective.sets():
+            for split in source.data.sets():
                 score = mapping(facts, split).get(metric.name)
                 if score is not None:
                     row |= {f"{split}_mean": score, f"{split}_std": None}
-            row |= {"train_rows": objective.description()["sizes"].get("train"), "training_seconds": facts["seconds"]}
+            row |= {"train_rows": source.data.describe()["sizes"].get("train"), "training_seconds": facts["seconds"]}
             row |= {key: facts.get(key) for key in ("prediction_seconds", "model_bytes")}
             rows.append({**row, "model_directory": f"{self.folder.name}/{name}"})
         return rows
 
-    def _save(self, objective: Objective, name: str, of: str) -> bool:
+    def _save(self, baselines: BaselineSet, name: str, of: str) -> bool:
         """As a model directory, once for as long as what is compared with it has the same data: a note beside it says
         which, and is there only while it is true."""
         note, said = self.folder / f"{name}.json", {"of": of}
@@ -112,7 +113,7 @@ class Baselines:
             if has_weights(self.folder / name) and read_object(note) == said:
                 return True
         note.unlink(missing_ok=True)
-        saved = objective.save_baseline(name, self.folder / name)
+        saved = baselines.save(name, self.folder / name)
         if saved:
             write_json(note, said)
         return saved
@@ -125,13 +126,13 @@ class Baselines:
         drawn = seed if recipe.data.redrawn else None
         key = json.dumps([recipe.objective.kind, recipe.data.model_dump(mode="json"), drawn, recipe.evaluation.metric])
         if key not in self.paths:
-            objective = read_objective(recipe, seed, self.store)
-            facts = key + json.dumps(objective.description()["fingerprints"])
+            source = read_source(recipe, seed, self.store)
+            facts = key + json.dumps(source.data.describe()["fingerprints"])
             path = self.folder / f"{sha256_of([facts])[:16]}.json"
             try:
                 read_object(path)
             except RequestError:  # it is not there, or damaged, and made again either way
                 make_directory(self.folder)
-                write_json(path, objective.baselines())
+                write_json(path, source.evaluator.baselines().scores())
             self.paths[key] = path
         return self.paths[key]

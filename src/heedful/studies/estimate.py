@@ -1,26 +1,36 @@
-"""How long a study will take, from one step of each kind of run that it has."""
+"""How long a study will take, from a step of each kind of run that it has.
+
+Where the kinds are many, some are measured, and the others follow from their FLOPs and the rate of those.
+"""
 
 import json
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 
+from heedful.checkpoints.config import read_family, read_json, read_shape
+from heedful.checkpoints.fresh import shape_from
+from heedful.inputs.protocol import Step
+from heedful.models.flops import forward_flops
+from heedful.models.shape import Shape
 from heedful.nn.attention import linear_maps
-from heedful.objectives.protocol import Objective, Step
+from heedful.objectives.protocol import StepContext
 from heedful.recipes.schema import Recipe, TrainingTable
 from heedful.storage.shared import SharedStore
 from heedful.streams import Parts
-from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.assembly import Assembly, Source, assemble, read_source
 from heedful.training.optimisers.common import make_optimiser
 from heedful.training.threads import threads_of
 
-_KINDS = 6  # that are measured; a search among more models takes the mean of these
+_KINDS = 6  # up to which each is measured; of more, two or more of each family, the others by their FLOPs
 _ROWS, _MOST_ROWS, _SHORT = 32, 1024, 0.1  # that are timed; at most, where the few take less than so many seconds
 _STEPS = 8  # that say how long rows are on average
 
@@ -45,13 +55,23 @@ class Pace:
     """In a step, where training.batch_tokens says how large it is; None: training.batch_size."""
     once: float = 0.0
     """Of a row, for what is computed once for all runs and all sets."""
+    rows: int = 1
+    """In the step that was measured."""
+    shape: Shape | None = None
+    """Of the body that was measured."""
+    row_flops: Callable[[Shape], float] | None = None
+    """The FLOPs of a forward pass of an average row, through a body of any shape."""
 
 
 def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, threads: int | None) -> float:
     """Of all these runs (recipe and seed) one after another, each with the threads that it will have. Rough: half or
     twice as long is possible, since machines are shared and a step says little of the next. What is computed once for
     several runs counts once."""
-    paces: dict[str, Pace] = {}
+    runs = list(runs)
+    kinds: dict[str, tuple[Recipe, int]] = {}
+    for recipe, seed in runs:
+        kinds.setdefault(_kind(recipe), (recipe, seed))
+    paces = _paces(kinds, store, threads)
     sizes: dict[str, Mapping[str, int]] = {}
     stages: dict[str, int] = {}
     counted: set[str] = set()
@@ -59,14 +79,10 @@ def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, thr
     for recipe, seed in runs:
         data = json.dumps([recipe.data.model_dump(mode="json"), seed if recipe.data.redrawn else None])
         kind, learned = _kind(recipe), data + recipe.objective.model_dump_json()
-        if learned not in sizes or (kind not in paces and len(paces) < _KINDS):
-            objective = read_objective(recipe, seed, store)
-            described = objective.description()
+        if learned not in sizes:
+            described = read_source(recipe, seed, store).data.describe()
             sizes[learned] = described["sizes"]
             stages[learned] = len(described["trained_on"]) if described.get("in_turn") else 1
-        if kind not in paces:
-            measured = len(paces) < _KINDS
-            paces[kind] = _measure(recipe, objective, threads) if measured else _mean(paces.values())
         shared = (_features(recipe) if paces[kind].cached else kind) + data
         total += _seconds(recipe, sizes[learned], stages[learned], paces[kind], new=shared not in counted)
         counted.add(shared)
@@ -75,10 +91,98 @@ def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, thr
 
 def _kind(recipe: Recipe) -> str:
     """What the pace of a run depends on."""
-    table, tables = recipe.training, (recipe.model, recipe.tokenizer, recipe.objective)
-    facts: list[Any] = [one and one.model_dump(mode="json", exclude={"dropout"}) for one in tables]
+    return json.dumps([recipe.model.model_dump(mode="json", exclude={"dropout"}), _family(recipe)])
+
+
+def _family(recipe: Recipe) -> str:
+    """What kinds have in common that differ in their model only: the pace of one follows from those of others."""
+    table, tables = recipe.training, (recipe.tokenizer, recipe.objective)
+    facts: list[Any] = [one and one.model_dump(mode="json") for one in tables]
     facts += [recipe.tuning.method, table.batch_tokens, table.max_length, table.long_texts, table.precision]
     return json.dumps([*facts, table.optimiser])
+
+
+def _paces(kinds: Mapping[str, tuple[Recipe, int]], store: SharedStore, threads: int | None) -> dict[str, Pace]:
+    """The pace of each kind of run, of which the recipe and a seed are given."""
+    families: dict[str, list[str]] = {}
+    for kind, (recipe, _) in kinds.items():
+        families.setdefault(_family(recipe), []).append(kind)
+    paces: dict[str, Pace] = {}
+    in_family: dict[str, list[Pace]] = {}
+    each = len(kinds) if len(kinds) <= _KINDS else max(2, _KINDS // len(families))
+    for family, members in list(families.items())[:_KINDS]:
+        members.sort(key=lambda kind: _size(_shape(kinds[kind][0])))
+        places = sorted({round(place) for place in np.linspace(0, len(members) - 1, each)})
+        for kind in [members[place] for place in places]:
+            recipe, seed = kinds[kind]
+            paces[kind] = _measure(recipe, read_source(recipe, seed, store), threads)
+            in_family.setdefault(family, []).append(paces[kind])
+    measured = list(paces.values())
+    for kind, (recipe, _) in kinds.items():
+        if kind not in paces:
+            paces[kind] = _by_flops(recipe, in_family.get(_family(recipe), measured))
+    return paces
+
+
+def _shape(recipe: Recipe) -> Shape | None:
+    """The sizes of a body, as far as they are known without fetching a model or reading weights."""
+    table = recipe.model
+    if table.shape is not None:
+        return shape_from(table.shape, table.sizes())
+    path = Path(table.name or "")
+    if table.name is None or not (path / "config.json").is_file():
+        return None
+    config = read_json(path / "config.json")
+    return read_shape(path, config, read_family(path, config, [], None), pooler=False)
+
+
+def _size(shape: Shape | None) -> float:
+    return 0.0 if shape is None else forward_flops(shape, [64])
+
+
+def _by_flops(recipe: Recipe, measured: Sequence[Pace]) -> Pace:
+    """The pace of a kind that was not measured: a time for each step, one for each layer, and one for each FLOP, so
+    chosen that they suit those that were measured. Their mean where a shape is not known."""
+    known = [(p, p.shape, p.row_flops) for p in measured if p.shape is not None and p.row_flops is not None]
+    shape = _shape(recipe)
+    if shape is None or not known:
+        return _mean(measured)
+    largest, like, row_flops = known[-1]
+    if recipe.model.shape is not None:  # the tokenizer, and so the vocabulary, is that of the others
+        shape = replace(shape, vocabulary=like.vocabulary)
+    rows = max(1, int(min(_MOST_ROWS, largest.step_rows or recipe.training.batch_size) // recipe.training.accumulate))
+
+    def fitted(of: Callable[[Pace], float], a_step: bool = False) -> float:
+        """Seconds of a row, or of a whole step."""
+        points = [_costs(known_shape, row_flops(known_shape), 1 if a_step else p.rows) for p, known_shape, _ in known]
+        at = _costs(shape, row_flops(shape), 1 if a_step else rows)
+        return _predicted(points, [of(p) for p, _, _ in known], at)
+
+    return replace(
+        largest,
+        reading=fitted(lambda p: p.reading),
+        training=fitted(lambda p: p.training),
+        moving=fitted(lambda p: p.moving, a_step=True),
+        final=None if largest.final is None else fitted(lambda p: p.final or p.reading),
+        once=fitted(lambda p: p.once),
+        shape=shape,
+    )
+
+
+def _costs(shape: Shape, flops: float, rows: int) -> tuple[float, float, float]:
+    """What the seconds of a row are made of: its FLOPs, and its part of what each step and each layer takes."""
+    return flops, 1 / rows, shape.layers / rows
+
+
+def _predicted(points: Sequence[tuple[float, ...]], seconds: Sequence[float], at: Sequence[float]) -> float:
+    """Seconds, by the rates (none below 0) that fit the measured ones best in proportion: as many as points at most."""
+    timed = [i for i, value in enumerate(seconds) if value > 0]
+    if not timed:
+        return 0.0
+    costs = np.array([points[i][: len(timed)] for i in timed]) / np.array([[seconds[i]] for i in timed])
+    scale = np.maximum(costs.max(axis=0), 1e-300)
+    rates, _ = nnls(costs / scale, np.ones(len(timed)))
+    return float(np.dot(rates / scale, at[: len(timed)]))
 
 
 def _features(recipe: Recipe) -> str:
@@ -111,7 +215,7 @@ def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, 
 
 
 def _spared(warmup: float) -> float:
-    """The share of all rows that steps which grow to their size do without: see `objectives/warmup.py`."""
+    """The share of all rows that steps which grow to their size do without: see `inputs/warmup.py`."""
     return warmup * (0.75 + 0.5) / 2
 
 
@@ -124,24 +228,24 @@ def _marks(table: TrainingTable, rows: float, steps: int, tokens: float, train: 
     return max(1, math.ceil(rows / max(1, train)))
 
 
-def _measure(recipe: Recipe, objective: Objective, threads: int | None) -> Pace:
+def _measure(recipe: Recipe, source: Source, threads: int | None) -> Pace:
     """From a few rows; where these take no time, a step of the usual size, which is faster for each of its rows."""
     table = recipe.training
     few = max(1, min(_ROWS, table.batch_size // table.accumulate))
-    pace, rows, seconds = _timed(recipe, objective.sample(few), threads)
+    pace, rows, seconds = _timed(recipe, source.sample(few), threads)
     most = int(min(_MOST_ROWS, (pace.step_rows or table.batch_size) // table.accumulate))
     if rows < most and seconds < _SHORT and not pace.cached:
-        pace, _, _ = _timed(recipe, objective.sample(most), threads)
+        pace, _, _ = _timed(recipe, source.sample(most), threads)
     return pace
 
 
-def _timed(recipe: Recipe, sample: Objective, threads: int | None) -> tuple[Pace, int, float]:
+def _timed(recipe: Recipe, sample: Source, threads: int | None) -> tuple[Pace, int, float]:
     """The pace, and the rows and seconds of the step that it is from."""
     with tempfile.TemporaryDirectory() as folder, threads_of(recipe.training.threads or threads):
-        parts = assemble(recipe, recipe.seed_list()[0], sample, SharedStore(Path(folder)))
+        parts = assemble(sample, SharedStore(Path(folder)))
+        rows_read = parts.describe()["sizes"]["train"]
         cached = parts.tuning.reader.cache is not None
-        sample.progressed(1.0)
-        steps = [sample.step(i) for i in range(_STEPS)]
+        steps = [parts.sampler.step(i, 1.0) for i in range(_STEPS)]
         rows, tokens = sum(len(s.rows) for s in steps), sum(sum(s.lengths) for s in steps)
         training = moving = reading = seconds = 0.0
         step = steps[-1]
@@ -149,20 +253,31 @@ def _timed(recipe: Recipe, sample: Objective, threads: int | None) -> tuple[Pace
             move = _mover(recipe, parts)
             _pass(parts, step, train=True)  # the first one is slower
             move()
-            step = sample.step(_STEPS)
+            step = parts.sampler.step(_STEPS, 1.0)
             seconds = _pass(parts, step, train=True)
             moving = move()
             training = _by_row(seconds, step, rows, tokens)
         final: float | None = None
         if cached:
-            reading = parts.tuning.spent(0, 0).seconds / sample.description()["sizes"]["train"]
+            reading = parts.tuning.cost(0, 0).seconds / rows_read
         elif (judging := _judging(parts)) is not None:
             reading, final = judging
         else:
             reading = _by_row(_pass(parts, step, train=False), step, rows, tokens)
-        once = sample.spent_once()[1] / sample.description()["sizes"]["train"]
-        pace = Pace(reading, training, cached, tokens / rows or 1.0, final, moving, sample.step_rows(), once)
+        once = parts.inputs.spent_once()[1] / rows_read
+        pace = Pace(
+            reading, training, cached, tokens / rows or 1.0, final, moving, parts.sampler.step_rows(), once,
+            len(step.rows), *_flops_of(parts, step),
+        )  # fmt: skip
         return pace, len(step.rows), seconds
+
+
+def _flops_of(parts: Assembly, step: Step) -> tuple[Shape | None, Callable[[Shape], float] | None]:
+    """The shape of a body, and what a row of this step costs in a body of any shape; None of other models."""
+    shape = getattr(parts.tuning.reader.module, "shape", None)
+    if not isinstance(shape, Shape):
+        return None, None
+    return shape, lambda other: step.forward_flops(other) / len(step.rows)
 
 
 def _by_row(seconds: float, step: Step, rows: int, tokens: int) -> float:
@@ -188,16 +303,17 @@ def _mover(recipe: Recipe, parts: Assembly) -> Callable[[], float]:
 
 def _judging(parts: Assembly) -> tuple[float, float] | None:
     parts.tuning.train(False)
-    return parts.objective.judging_seconds(parts.tuning.reader)
+    return parts.evaluator.seconds_per_example(parts.tuning.reader, parts.inputs)
 
 
 def _pass(parts: Assembly, step: Step, train: bool) -> float:
     """The seconds of one step over the sample, with its gradients or without."""
     objective, tuning = parts.objective, parts.tuning
     tuning.train(train)
+    context = StepContext(Parts(1), lambda part: None, lambda rows: rows)
     started = time.perf_counter()
     with torch.set_grad_enabled(train):
-        for partial in objective.losses(tuning.reader, step, objective.counts(step), Parts(1), lambda part: None):
+        for partial in objective.losses(tuning.reader, step, objective.counts(step), context):
             if train:
                 partial.loss.backward()  # type: ignore[no-untyped-call]
     return time.perf_counter() - started

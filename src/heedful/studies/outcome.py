@@ -2,13 +2,13 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from heedful.checkpoints.directory import MODEL_FILES, MODEL_FOLDERS
 from heedful.checkpoints.translators.directory import FILES, FOLDERS
-from heedful.evaluation.statistics.compare import alpha_of_look
 from heedful.recipes.reading import make_recipe
 from heedful.storage.directories import link_or_copy, replace_directory
 from heedful.storage.reading import mapping
@@ -16,61 +16,48 @@ from heedful.storage.runs import finished_run
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json
 from heedful.studies.baselines import Baselines, data_key, whole_data
-from heedful.studies.curves import largest_sizes
+from heedful.studies.kinds.protocol import SoFar
 from heedful.studies.parts import StudyPlan, choose, direction
 from heedful.studies.statistics import ranked_settings, write_statistics
 from heedful.studies.table import write_tables
-from heedful.training.assembly import read_objective
-
-Rows = list[dict[str, Any]]
+from heedful.training.assembly import read_source
 
 
 def conclude(
-    directory: Path,
-    plan: StudyPlan,
-    phase: StudyPlan,
-    study: dict[str, Any],
-    rows: Rows,
-    baselines: Baselines,
-    store: SharedStore,
-    look: int = 1,
+    plan: StudyPlan, so_far: SoFar, study: dict[str, Any], baselines: Baselines, store: SharedStore
 ) -> dict[str, Any]:
-    """Chooses on dev among the settings of the last phase (of a learning curve, the largest size) and the baselines
-    that are models; writes what that leads to, and completes `study`. Returns what statistics.json holds, {}
-    if there is nothing to judge."""
+    """Choose on dev among the settings that the kind of study names and the baselines that are models, if it chooses;
+    write what that leads to, and complete `study`. Return what statistics.json holds, {} if there is nothing to
+    judge."""
+    directory, rows, kind = so_far.directory, so_far.rows, plan.kind
     recipes = {s["name"]: make_recipe(s["recipe"]) for s in (*study["settings"], *study.get("final_settings", []))}
     ranked = ranked_settings(rows)
     recipe = recipes[ranked[0]] if ranked else plan.settings[0].recipe
     whole = replace(plan, settings=(replace(plan.settings[0], recipe=recipe),))
-    objective = whole_data(whole, store)[data_key(recipe)]
+    evaluator = whole_data(whole, store)[data_key(recipe)].evaluator
     same_data = [r for r in recipes.values() if data_key(r) == data_key(recipe)]
     compared_with = same_data[-1] if "final_settings" not in study else recipe
     scored = {row["setting"] for row in rows if row.get("dev_mean") is not None}
-    choice = [s for s in (*phase.earlier, *phase.settings) if s.name in scored]
-    if plan.search is not None and plan.search.get("curve"):
-        choice = largest_sizes(choice)
-    names = {s.name for s in choice}
-    metrics = {m.name: m for m in (*objective.METRICS, *objective.metrics)}  # those of these data last
+    names = {s.name for s in kind.candidates([s for s in so_far.compared if s.name in scored])}
+    metrics = {m.name: m for m in (*evaluator.METRICS, *evaluator.metrics)}  # those of these data last
     metric = next((metrics[row["metric"]] for row in rows if "metric" in row), None)
     table = [*rows, *(baselines.rows(compared_with, plan.seeds[0], metric) if metric else [])]
-    best = choose([row for row in table if row["setting"] in names or row["baseline"]])
+    best = choose([row for row in table if row["setting"] in names or row["baseline"]]) if kind.chooses else None
     study.pop("chosen", None)  # an earlier sitting's
     if best is None:
         shutil.rmtree(directory / "best", ignore_errors=True)
     else:
-        study["chosen"] = {"setting": best["setting"], "seed": _best_seed(directory, phase, best)}
+        study["chosen"] = {"setting": best["setting"], "seed": _best_seed(so_far, best)}
     values = baselines.values(compared_with, plan.seeds[0], "tested")
     floors = baselines.values(compared_with, plan.seeds[0], "floor")
-    looks: dict[str, Any] = {}
-    if plan.until is not None:
-        looks = {"look": look, "alpha": alpha_of_look(look), **asdict(plan.until)}
     chosen = None if best is None else str(best["setting"])
     answers = None
     if best is not None and study["chosen"]["seed"] is None:
-        answers = read_objective(compared_with, plan.seeds[0], store).judge_baseline
-    further = objective.study_statistics
-    looks |= {"chosen": chosen, "floors": floors}
-    statistics = write_statistics(directory, study, table, metrics, values, further, answers, **looks)
+        answers = read_source(compared_with, plan.seeds[0], store).evaluator.baselines().evaluate
+    further = evaluator.study_statistics
+    options = {"chosen": chosen, "chooses": kind.chooses, "floors": floors, **kind.tests(so_far.look)}
+    options["entries"] = partial(kind.statistics, directory, study)
+    statistics = write_statistics(directory, study, table, metrics, values, further, answers, **options)
     for row in table:
         expected = mapping(mapping(mapping(statistics, "settings"), row["setting"]), "expected")
         if expected:
@@ -83,12 +70,13 @@ def conclude(
     return statistics
 
 
-def _best_seed(directory: Path, phase: StudyPlan, best: Mapping[str, Any]) -> int | None:
+def _best_seed(so_far: SoFar, best: Mapping[str, Any]) -> int | None:
     """Of the seeds of the chosen setting, the best on dev; None for a baseline that is no run."""
-    setting = next((s for s in (*phase.earlier, *phase.settings) if s.name == best["setting"]), None)
+    setting = next((s for s in so_far.compared if s.name == best["setting"]), None)
     if setting is None:
         return None
-    runs = {seed: finished_run(directory / "runs" / f"{setting.name}-seed{seed}") for seed in phase.seeds_of(setting)}
+    folder = so_far.directory / "runs"
+    runs = {seed: finished_run(folder / f"{setting.name}-seed{seed}") for seed in so_far.plan.seeds_of(setting)}
     scores = {seed: run.scores("dev").number(best["metric"]) for seed, run in runs.items() if run is not None}
     known = {seed: direction(best) * score for seed, score in scores.items() if score is not None}
     return max(known, key=lambda seed: known[seed])

@@ -1,14 +1,18 @@
 """What a study runs: settings (a recipe each) times seeds, each a job with a directory of its own; in phases."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful import plugins
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
-from heedful.studies.tpe import Trial, thresholds
+
+if TYPE_CHECKING:
+    from heedful.studies.kinds.protocol import StudyKind
 
 
 @dataclass(frozen=True)
@@ -18,9 +22,9 @@ class SettingPlan:
     method: str
     recipe: Recipe
     values: tuple[tuple[str, Any], ...] = ()
-    """What a search varies, by key."""
+    """What the study varies, by name: mostly keys of the recipe."""
     group: str = ""
-    """The search that this is a setting of: one of each group is chosen."""
+    """The setting of the request that this is a variant of: one of each group is chosen."""
     baseline: bool = False
     """Whether it is there to be beaten, and was not asked for."""
 
@@ -28,6 +32,18 @@ class SettingPlan:
     def random(self) -> bool:
         """Whether the seed plays a part; if not, it is run once."""
         return bool(plugins.find("tuning", self.recipe.tuning.method).random(self.recipe))
+
+    def variant(
+        self, name: str, changes: Mapping[str, Any], values: Mapping[str, Any] | None = None, place: str = "[study]"
+    ) -> SettingPlan:
+        """Return this setting with other values of some keys ("training.lr"), as a member of its group. `values` are
+        what the study varies, where some changes only follow from it, as the steps do from a budget of compute and a
+        size; `place` begins an error."""
+        recipe = make_recipe(tables_with(self.recipe, changes), place)
+        return replace(
+            self, name=name, model=recipe.model.title, method=recipe.tuning.method, recipe=recipe,
+            values=tuple((changes if values is None else values).items()), group=self.name,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,39 +64,27 @@ class DevCurve:
     pruned: bool
 
 
-Rounds = Callable[[Mapping[str, Sequence[Trial]]], tuple[SettingPlan, ...]]
-"""From what each group has tried, the settings of the next round; none at the end."""
-
-
-@dataclass(frozen=True)
-class Until:
-    """Seeds are added until each comparison with the chosen setting is decided, or cannot be."""
-
-    difference: float | None = None
-    """Settings that surely differ by less are alike; None: what is usual for the metric."""
-    most_seeds: int = 20
+def _comparison() -> StudyKind:
+    kind: StudyKind = plugins.find("study", "compare")()
+    return kind
 
 
 @dataclass(frozen=True)
 class StudyPlan:
+    """Settings that are run together; a study is a plan, and the plans that its kind makes of the results."""
+
     settings: tuple[SettingPlan, ...]
     seeds: tuple[int, ...]
-    final_seeds: int = 0
-    """With how many fresh seeds the chosen setting of each group is run; 0: nothing is chosen."""
-    rounds: Rounds | None = None
-    """If the search learns from what it has tried."""
-    prune: bool = False
-    """Whether runs that fall behind earlier rounds are stopped."""
-    earlier: tuple[SettingPlan, ...] = ()
-    """The settings of the rounds before this one."""
+    kind: StudyKind = field(default_factory=_comparison)
+    """What the study is for: it says what comes next, and what is concluded."""
     search: Mapping[str, Any] | None = None
     """What [study] says, for the record."""
-    until: Until | None = None
     seeds_by_setting: Mapping[str, tuple[int, ...]] | None = None
     """Where settings have got more seeds than the others."""
-
-    final_baselines: Callable[[Sequence[SettingPlan]], tuple[SettingPlan, ...]] | None = None
-    """The baselines that are run with the chosen settings, where settings are chosen."""
+    later_seeds: tuple[int, ...] = ()
+    """The seeds with which a later plan tests what is chosen of this one; only that one has baselines."""
+    final: bool = False
+    """Whether these are the chosen settings of earlier plans, and the only ones that are compared."""
 
     def jobs(self, directory: Path) -> Iterator[Job]:
         """Seed by seed, so that a study that is stopped early has compared all settings on some seeds."""
@@ -95,43 +99,14 @@ class StudyPlan:
         seeds = (self.seeds_by_setting or {}).get(setting.name, self.seeds)
         return seeds if setting.random else seeds[:1]
 
-    def thresholds(self, job: Job, curves: Sequence[DevCurve]) -> dict[int, float]:
-        """What this run must reach, mark by mark, given its group's runs with the same seed in earlier rounds."""
-        if not self.prune:
-            return {}
-        peers = {s.name for s in self.earlier if s.group == job.setting.group}
-        return thresholds([c.scores for c in curves if c.setting in peers and c.seed == job.seed and not c.pruned])
 
-    def after(self, rows: Sequence[Mapping[str, Any]], curves: Sequence[DevCurve]) -> "StudyPlan | None":
-        """What comes next, given the rows of the table so far: the search's next round, or the chosen settings with
-        fresh seeds and their test. Runs of a choice bear its name: should another sitting choose otherwise, because a
-        run that had failed is made or there are more seeds, they do not meet."""
-        tried = (*self.earlier, *self.settings)
-        if self.rounds is not None:
-            settings = self.rounds(_trials(tried, rows, curves))
-            if settings:
-                return replace(self, settings=settings, earlier=tried)
-        if not self.final_seeds:
-            return None
-        by_name = {s.name: s for s in tried}
-        chosen = []
-        for group in dict.fromkeys(s.group for s in tried):
-            best = choose([r for r in rows if by_name[r["setting"]].group == group])
-            if best is not None:
-                setting = by_name[best["setting"]]
-                content = setting.recipe.identity()
-                content["evaluation"] = {**content.get("evaluation", {}), "test": True}
-                chosen.append(replace(setting, name=f"{setting.name}-final", recipe=make_recipe(content)))
-        if not chosen:
-            return None
-        baselines = self.final_baselines(chosen) if self.final_baselines is not None else ()
-        return StudyPlan((*chosen, *baselines), self.fresh_seeds)
-
-    @property
-    def fresh_seeds(self) -> tuple[int, ...]:
-        """Those that take no part in choosing, with which the chosen settings are tested."""
-        first = max(self.seeds) + 1
-        return tuple(range(first, first + self.final_seeds))
+def tables_with(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recipe's tables with these values in them."""
+    content = recipe.identity()
+    for key, value in values.items():
+        table, _, name = key.partition(".")
+        content[table] = {**(content.get(table) or {}), name: value}
+    return content
 
 
 def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -148,19 +123,3 @@ def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 def direction(row: Mapping[str, Any]) -> int:
     """1 if a higher score of this row's metric is better, else -1."""
     return 1 if row["higher_is_better"] else -1
-
-
-def _trials(
-    settings: Sequence[SettingPlan], rows: Sequence[Mapping[str, Any]], curves: Sequence[DevCurve]
-) -> dict[str, list[Trial]]:
-    by_name = {row["setting"]: row for row in rows}
-    trials: dict[str, list[Trial]] = {}
-    for setting in settings:
-        row = by_name[setting.name]
-        mean = row.get("dev_mean")
-        seeds = [c.scores for c in curves if c.setting == setting.name]
-        marks = sorted(set.intersection(*(set(s) for s in seeds))) if seeds else []
-        curve = {m: sum(s[m] for s in seeds) / len(seeds) for m in marks}
-        score = None if mean is None else direction(row) * float(mean)
-        trials.setdefault(setting.group, []).append(Trial(dict(setting.values), score, bool(row.get("pruned")), curve))
-    return trials

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from heedful.errors import RequestError
 from heedful.recipes.reading import draft_recipe, make_recipe, unused_keys
 from heedful.recipes.schema import Recipe
 from heedful.studies.baselines import data_key
+from heedful.studies.kinds.protocol import StudyKind
 from heedful.studies.parts import SettingPlan, StudyPlan
-from heedful.studies.search import plan_search
 
 
 def plan_recipe(recipe: Recipe, name: str, seeds: Sequence[int] | None = None) -> StudyPlan:
@@ -24,7 +23,7 @@ def plan_recipe(recipe: Recipe, name: str, seeds: Sequence[int] | None = None) -
     if not wanted or len(set(wanted)) != len(wanted):
         raise RequestError(f"seeds={list(wanted)}: name at least one, and each once.")
     setting = SettingPlan(name, recipe.model.title, recipe.tuning.method, recipe)
-    return plan_search((setting,), wanted, recipe.study)
+    return _planned((setting,), wanted)
 
 
 def plan_comparison(
@@ -65,7 +64,17 @@ def plan_comparison(
             raise RequestError(f"--set {key}: means nothing {why}; leave it out.")
     if len({s.name for s in settings}) != len(settings):
         raise RequestError("--models: two of them have the same last name; copy or rename one of the directories.")
-    return plan_search(tuple(settings), tuple(seeds), settings[0].recipe.study)
+    return _planned(tuple(settings), tuple(seeds))
+
+
+def _planned(settings: tuple[SettingPlan, ...], seeds: tuple[int, ...]) -> StudyPlan:
+    """Return what the kind of study makes of these settings, which share one [study] or have none."""
+    study = settings[0].recipe.study
+    kind: StudyKind = plugins.find("study", "compare")() if study is None else plugins.find("study", study.kind)(study)
+    bases = tuple(replace(s, recipe=s.recipe.model_copy(update={"study": None})) for s in settings)
+    plan = kind.settings(bases, seeds)
+    said = None if study is None else study.model_dump(mode="json", exclude_unset=True, exclude={"kind"})
+    return replace(plan, search=said)
 
 
 def _setting_name(model: str, method: str) -> str:
@@ -132,10 +141,10 @@ def _defaults(compared: Mapping[str, Mapping[str, Any]], changes: Mapping[str, A
 
 
 def with_baselines(plan: StudyPlan, of_pairs: Collection[str]) -> StudyPlan:
-    """Add a setting of each tuning that is a baseline, where baselines are wanted; a search runs those of what it has
-    chosen. `of_pairs` are the keys of the data whose texts come in pairs."""
-    if plan.final_seeds:
-        return replace(plan, final_baselines=partial(_baselines_of, of_pairs=of_pairs))
+    """Add a setting of each tuning that is a baseline, where baselines are wanted and the settings are tested.
+    `of_pairs` are the keys of the data whose texts come in pairs."""
+    if plan.later_seeds:
+        return plan
     return replace(plan, settings=(*plan.settings, *_baselines_of(plan.settings, of_pairs)))
 
 
@@ -150,7 +159,7 @@ def _baselines_of(settings: Sequence[SettingPlan], of_pairs: Collection[str]) ->
         wanted = setting.recipe.evaluation.baselines
         for method, recipe in _baseline_recipes(setting.recipe, data_key(setting.recipe) in of_pairs) if wanted else ():
             if (source, method) not in asked:
-                pooling = recipe.model.pooling or plugins.find("tuning", method).READING.reads
+                pooling = recipe.model.pooling or plugins.find("tuning", method).HEAD_INPUT.reads
                 content = recipe.identity()
                 content["model"].pop("pooling", None)
                 rows = {key: value for key, value in content.pop("data").items() if key not in ("limit", "fraction")}

@@ -26,11 +26,10 @@ from heedful.evaluation.statistics.compare import (
 )
 from heedful.evaluation.statistics.crossed import SeedsByExamples, pooled
 from heedful.evaluation.statistics.wording import Words, p_text, percent
-from heedful.objectives.protocol import Judgement
+from heedful.evaluators.protocol import Evaluation
 from heedful.storage.examples import places_of, read_examples, read_predictions
 from heedful.storage.runs import Run, read_run
 from heedful.storage.whole import write_json
-from heedful.studies.curves import learning_curves
 from heedful.studies.parts import direction
 from heedful.studies.table import judged_set
 from heedful.studies.tasks import task_statistics
@@ -40,13 +39,15 @@ Floats = npt.NDArray[np.float64]
 Further = Callable[
     [str, Mapping[str, Predictions], Mapping[str, Sequence[Mapping[str, Any]]], str, Metric, bool], dict[str, Any]
 ]
-"""What else an objective has to say, as entries of statistics.json, of which those under "settings" join the others. It
+"""What else an evaluator has to say, as entries of statistics.json, of which those under "settings" join the others. It
 is given the name of the chosen setting, which may be a baseline without runs; by evaluation set (the judged one, and
 dev if that is another), the predictions of each compared setting with runs and of the chosen baseline, and the examples
 in the same order; the name of the judged set; the metric that was asked for; and whether a seed plays a part in the
 chosen setting."""
-Answers = Callable[[str, str], Judgement | None]
-"""`Objective.judge_baseline`: what a baseline says of an evaluation set."""
+Answers = Callable[[str, str], Evaluation | None]
+"""`BaselineSet.evaluate`: what a baseline says of an evaluation set."""
+Entries = Callable[[str, Metric], dict[str, Any]]
+"""`StudyKind.statistics`: what the kind of study adds, given the judged set and the metric."""
 
 
 @dataclass
@@ -73,6 +74,8 @@ def write_statistics(
     further: Further | None = None,
     answers: Answers | None = None,
     *,
+    entries: Entries | None = None,
+    chooses: bool = True,
     floors: Mapping[str, Mapping[str, Columns]] | None = None,
     chosen: str | None = None,
     alpha: float = ALPHA,
@@ -83,11 +86,12 @@ def write_statistics(
     """Writes statistics.json from what study.json holds (`facts`), the rows of the table and the values of the runs,
     and returns it; there is none, and it is empty, if no run has a score.
 
-    `metrics` are the objective's. `baselines` are the columns of each baseline on each evaluation set, the numbers of
+    `metrics` are the evaluator's. `baselines` are the columns of each baseline on each evaluation set, the numbers of
     the rows among them under "row", beside those that the runs have judged themselves; `answers` is for one that is
     chosen. `floors` are the columns of baselines that are compared with the chosen setting only. `chosen` is the name
-    of the setting, or of the baseline, that dev has chosen; without it, the best on dev of the table. `alpha` is the
-    level of this `look` at the data, and two settings that differ by less than `difference` (None: see
+    of the setting, or of the baseline, that dev has chosen; without it, the best on dev of the table, unless the study
+    does not choose (`chooses`): then nothing is compared in pairs. `entries` are those of the kind of study. `alpha` is
+    the level of this `look` at the data, and two settings that differ by less than `difference` (None: see
     `compare.DIFFERENCE`) are alike; `most_seeds`: how many a setting may ever get.
     """
     path = study / "statistics.json"
@@ -97,10 +101,10 @@ def write_statistics(
         return {}
     metric = metric_named(str(next(row["metric"] for row in rows if f"{judged}_mean" in row)), metrics)
     ranked = ranked_settings(rows)
-    chosen = chosen or ranked[0]
-    runs = _runs(study, facts, [chosen, *(name for name in ranked if name != chosen)])
+    chosen = (chosen or ranked[0]) if chooses else ""
+    runs = _runs(study, facts, [*([chosen] if chosen else []), *(name for name in ranked if name != chosen)])
     content: dict[str, Any] = {"format": 2, "split": judged, "metric": metric.name}
-    content |= {"higher_is_better": metric.higher_is_better, "chosen": chosen}
+    content |= {"higher_is_better": metric.higher_is_better, "chosen": chosen or None}
     first = next(iter(runs.values()), [])[:1]
     beside = {name: sets for run in first for name, sets in baselines_beside(run, judged, metric).items()}
     competing, floors = {**beside, **(baselines or {})}, floors or {}
@@ -119,9 +123,7 @@ def write_statistics(
             content["settings"][name] |= about
         content |= made
     content |= task_statistics(runs, judged, metrics, alpha)
-    curves = learning_curves(study, facts, judged, metric)
-    if curves:
-        content["curves"] = curves
+    content |= entries(judged, metric) if entries is not None else {}
     write_json(path, content)
     return content
 
@@ -213,7 +215,7 @@ def compared_settings(
         facts["settings"][name] = about | {"expected": asdict(expected_score(x, words, together))}
     first = chosen if chosen in settings else next(iter(settings), None)
     found = []
-    if first is not None:
+    if first is not None and chosen:
         floors = compared.floors
         found = compare_all(settings, metric, first, alpha, difference, most_seeds, where=judged, floors=floors)
     facts["comparisons"] = [

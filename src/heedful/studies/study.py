@@ -3,7 +3,7 @@
 import itertools
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +13,6 @@ from heedful.checkpoints.adapters import find_adapter
 from heedful.checkpoints.finding import find, fingerprint
 from heedful.checkpoints.hub import is_hub_id
 from heedful.errors import RequestError, WorkError
-from heedful.objectives.protocol import Objective
 from heedful.recipes.reading import make_recipe, same_recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
@@ -26,11 +25,11 @@ from heedful.studies.baselines import Baselines, data_key, keep_examples, most_r
 from heedful.studies.board import board
 from heedful.studies.estimate import expected_seconds
 from heedful.studies.executors import Executor, Result, Task, in_turn
-from heedful.studies.looks import next_look, why_it_ended
+from heedful.studies.kinds.protocol import SoFar
 from heedful.studies.outcome import conclude
-from heedful.studies.parts import DevCurve, Job, SettingPlan, StudyPlan
+from heedful.studies.parts import Job, SettingPlan, StudyPlan
 from heedful.studies.plan import with_baselines
-from heedful.studies.table import dev_curves, table_rows
+from heedful.training.assembly import Source
 from heedful.training.changed import changed_data
 from heedful.training.progress import roughly
 from heedful.training.run import ENGINE
@@ -55,13 +54,14 @@ def run_study(
             _write(directory, study)
         store = SharedStore(directory / ".shared")
         store.forget("data")  # they are read once in each sitting, in which nobody expects them to change
-        objectives = whole_data(plan, store)
-        plan = with_baselines(plan, {key for key, objective in objectives.items() if objective.has_pairs()})
+        sources = whole_data(plan, store)
+        of_pairs = {key for key, source in sources.items() if source.data.has_pairs}
+        plan = with_baselines(plan, of_pairs)
         known = {s["name"] for s in study["settings"]}
         study["settings"] += [s for s in _describe(plan)["settings"] if s["name"] not in known]
         if not quiet:
-            _say_warnings(objectives)
-        prints = {key: objective.description()["fingerprints"] for key, objective in objectives.items()}
+            _say_warnings(sources)
+        prints = {key: source.data.describe()["fingerprints"] for key, source in sources.items()}
         _refuse_other_data(directory, plan, study.get("fingerprints", {}), prints)
         study |= {"seeds": described["seeds"], "command": command}  # not of a request that was refused
         study["fingerprints"] = study.get("fingerprints", {}) | prints
@@ -71,23 +71,13 @@ def run_study(
         study["baselines"] = study.get("baselines") or baselines.scores(largest, plan.seeds[0])
         _refuse_names(plan, study["baselines"] or {})
         _refuse_missing_models(plan)
-        keep_examples(directory / "examples", objectives[data_key(first)])
+        keep_examples(directory / "examples", sources[data_key(first)].data)
         sitting = _Sitting(directory, study, store, baselines, executor, quiet, threads, at_once)
-        rows, phase = _run_phases(plan, sitting)
-        for look in itertools.count(1):
-            study["runs"] = [run for run in study["runs"] if run["name"] in sitting.order]
-            statistics = conclude(directory, plan, phase, study, rows, baselines, store, look)
-            following = next_look(phase, statistics, plan.until) if plan.until is not None else None
-            if following is None:
-                break
-            phase = following
-            _run_jobs(phase, sitting, [])
-            again = {row["setting"]: row for row in table_rows(directory, phase)}
-            rows = [again.get(row["setting"], row) for row in rows]
+        so_far = _run_plans(plan, sitting, of_pairs)
         if not quiet:
             _say_left_out(directory, sitting.order)
-            if plan.until is not None:
-                print(why_it_ended(statistics, plan.until), file=sys.stderr)
+            for note in so_far.notes:
+                print(note, file=sys.stderr)
         if all(run["state"] == "done" for run in study["runs"]):
             shutil.rmtree(directory / ".shared", ignore_errors=True)
         return study
@@ -120,35 +110,44 @@ class _Sitting:
     """The names of the runs of this request so far."""
 
 
-def _run_phases(plan: StudyPlan, sitting: _Sitting) -> tuple[list[dict[str, Any]], StudyPlan]:
-    """Every phase of the plan; returns the rows of the table and the last phase."""
-    rows, curves, phase = list[dict[str, Any]](), list[DevCurve](), plan
+def _run_plans(first: StudyPlan, sitting: _Sitting, of_pairs: Collection[str]) -> SoFar:
+    """Run the plan, then whatever its kind wants after it; return what came of it, concluded."""
+    study, kind = sitting.study, first.kind
+
+    def concluded(so_far: SoFar) -> dict[str, Any]:
+        study["runs"] = [run for run in study["runs"] if run["name"] in sitting.order]
+        return conclude(first, so_far, study, sitting.baselines, sitting.store)
+
+    so_far, plan = SoFar(sitting.directory, concluded), first
     while True:
-        _run_jobs(phase, sitting, curves)
-        rows += table_rows(sitting.directory, phase)
-        curves += dev_curves(sitting.directory, phase) if phase.rounds else []
-        following = phase.after(rows, curves)
+        _run_jobs(plan, sitting, so_far)
+        so_far.add(plan)
+        following = kind.after(so_far)
         if following is None:
-            return rows, phase
-        phase = _noted(following, sitting.study)
+            _ = so_far.statistics
+            return so_far
+        if not {s.name for s in following.settings} <= {s.name for s in so_far.settings}:
+            following = with_baselines(following, of_pairs) if following.final else following
+            following = _noted(following, study)
+        plan = following
 
 
-def _run_jobs(phase: StudyPlan, sitting: _Sitting, curves: list[DevCurve]) -> None:
-    """The runs of a phase that are not done yet."""
+def _run_jobs(plan: StudyPlan, sitting: _Sitting, so_far: SoFar) -> None:
+    """The runs of a plan that are not done yet."""
     directory, study, quiet = sitting.directory, sitting.study, sitting.quiet
-    jobs = list(phase.jobs(directory))
+    jobs = list(plan.jobs(directory))
     sitting.order.extend(job.name for job in jobs if job.name not in sitting.order)
     waiting = [job for job in jobs if not _done(job)]
     tasks = [
-        _task(job, study, sitting.baselines, directory, sitting.threads, phase.thresholds(job, curves))
+        _task(job, study, sitting.baselines, directory, sitting.threads, plan.kind.thresholds(job, so_far))
         for job in waiting
     ]
-    _write(directory, study)  # what the runs of this phase are is known before the first one begins
+    _write(directory, study)  # what the runs of this plan are is known before the first one begins
     done = {job.name for job in jobs if job not in waiting}
     _refuse_a_mixture(directory, [job for job in jobs if job.name in done], bool(waiting))
     seconds = None
     if waiting and not quiet:
-        seconds = _announce(phase, waiting, sitting.store, sitting.threads, sitting.at_once)
+        seconds = _announce(plan, so_far, waiting, sitting)
     with board([job.name for job in jobs], done, quiet, seconds) as watch:
         finished = (Result(name, "done") for name in done)
         for result in itertools.chain(finished, sitting.executor(tasks, watch)):
@@ -213,10 +212,10 @@ def _fingerprint(name: str, revision: str | None, needed: bool) -> str | None:
         return None
 
 
-def _say_warnings(objectives: Mapping[str, Objective]) -> None:
+def _say_warnings(sources: Mapping[str, Source]) -> None:
     """What may be wrong with the data, before any of it is trained on."""
-    for objective in objectives.values():
-        for check in objective.description().get("checks", []):
+    for source in sources.values():
+        for check in source.data.describe().get("checks", []):
             if check["state"] == "warn":
                 print(f"data: {check['sentence']}", file=sys.stderr)
 
@@ -242,7 +241,7 @@ def _refuse_missing_models(plan: StudyPlan) -> None:
     """Where each seed has a model of its own, those of the seeds that come last must be there at the beginning."""
     for setting in plan.settings:
         model = setting.recipe.model
-        for seed in plan.fresh_seeds if "{seed}" in (model.name or "") else ():
+        for seed in plan.later_seeds if "{seed}" in (model.name or "") else ():
             name = str(model.name_for(seed))
             if is_hub_id(name) and not Path(name).exists():
                 continue  # on the hub, which is not asked before it must be
@@ -251,21 +250,22 @@ def _refuse_missing_models(plan: StudyPlan) -> None:
             except RequestError as error:
                 raise RequestError(
                     f"{str(error).rstrip('.')}. What is chosen is tested with the fresh seeds "
-                    f"{', '.join(map(str, plan.fresh_seeds))}: make their models, set study.final_seeds to fewer, or "
+                    f"{', '.join(map(str, plan.later_seeds))}: make their models, set study.final_seeds to fewer, or "
                     'study.test = "all" to test each setting with its own seeds.'
                 ) from None
 
 
-def _announce(
-    phase: StudyPlan, waiting: list[Job], store: SharedStore, threads: int | None, at_once: int | None
-) -> float | None:
+def _announce(plan: StudyPlan, so_far: SoFar, waiting: list[Job], sitting: _Sitting) -> float | None:
     """Says how long these runs will take, and returns it in seconds; None if it cannot be told."""
+    at_once = sitting.at_once
     try:
-        seconds = expected_seconds([(job.setting.recipe, job.seed) for job in waiting], store, threads)
+        recipes = [(job.setting.recipe, job.seed) for job in waiting]
+        seconds = expected_seconds(recipes, sitting.store, sitting.threads)
     except Exception:
         return None  # if something is wrong, the run itself says what
     count = len(waiting)
-    what = f"{count} run{'s' if count > 1 else ''}" + (" of the next round" if phase.earlier else "")
+    next_round = so_far.plans and not plan.final and plan.seeds_by_setting is None
+    what = f"{count} run{'s' if count > 1 else ''}" + (" of the next round" if next_round else "")
     if at_once is None:
         print(f"{what}: about {roughly(seconds)} of computing in all", file=sys.stderr)
         return None
@@ -275,24 +275,24 @@ def _announce(
     return seconds / together
 
 
-def _noted(phase: StudyPlan, study: dict[str, Any]) -> StudyPlan:
-    """The next phase, and its settings in study.json. A round that had begun before stays as it was, even if a run that
+def _noted(plan: StudyPlan, study: dict[str, Any]) -> StudyPlan:
+    """The next plan, and its settings in study.json. A round that had begun before stays as it was, even if a run that
     failed then has been made since and would have led elsewhere."""
-    if phase.rounds is None:
-        study["final_settings"] = _describe(phase)["settings"]
-        return phase
+    if plan.final:
+        study["final_settings"] = _describe(plan)["settings"]
+        return plan
     known = {s["name"]: s for s in study["settings"]}
     settings = []
-    for setting in phase.settings:
+    for setting in plan.settings:
         old = known.get(setting.name)
         if old is not None:
             recipe = make_recipe(old["recipe"])
             model, method = recipe.model.title, recipe.tuning.method
             setting = replace(setting, model=model, method=method, recipe=recipe, values=tuple(old["values"].items()))
         settings.append(setting)
-    phase = replace(phase, settings=tuple(settings))
-    study["settings"] += [s for s in _describe(phase)["settings"] if s["name"] not in known]
-    return phase
+    plan = replace(plan, settings=tuple(settings))
+    study["settings"] += [s for s in _describe(plan)["settings"] if s["name"] not in known]
+    return plan
 
 
 def raise_failures(study: dict[str, Any]) -> None:
@@ -326,7 +326,7 @@ def _task(
     baselines: Baselines,
     directory: Path,
     threads: int | None,
-    thresholds: dict[int, float],
+    thresholds: Mapping[int, float],
 ) -> Task:
     """What a run has to reach is written down, so that it stays the same whatever is made again before it."""
     if thresholds:
@@ -343,7 +343,7 @@ def _task(
         command=study["command"],
         baselines=baselines.scores(recipe, job.seed),
         threads=threads,
-        thresholds=thresholds,
+        thresholds=dict(thresholds),
     )
 
 
@@ -358,6 +358,7 @@ def _describe(plan: StudyPlan) -> dict[str, Any]:
             for s in plan.settings
         ],
         "seeds": list(plan.seeds),
+        "kind": plan.kind.name,
         **({"search": dict(plan.search)} if plan.search else {}),
     }  # fmt: skip
 
@@ -385,7 +386,9 @@ def _open(directory: Path, plan: StudyPlan, described: dict[str, Any]) -> dict[s
         )
     before = [s for s in study.get("settings", []) if not s.get("baseline")]
     grown = len(before) > len(plan.settings)  # a search in rounds, which depend on the seeds
-    other = study.get("search") != described.get("search") or (grown and study.get("seeds") != described["seeds"])
+    other = study.get("kind", described["kind"]) != described["kind"]  # an earlier version did not say
+    other = other or study.get("search") != described.get("search")
+    other = other or (grown and study.get("seeds") != described["seeds"])
     if other or len(before) < len(plan.settings) or not all(map(_same_setting, before, plan.settings)):
         raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
     return study

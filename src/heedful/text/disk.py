@@ -5,21 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError
+from heedful.storage import lines as storage_lines
 
 LARGEST = 256 * 2**20
 """Bytes; the largest vocabularies in use are a tenth of this."""
 
 
 def read_bytes(path: Path) -> bytes:
+    _check_size(path)
     try:
-        size = path.stat().st_size
-        if size > LARGEST:
-            raise RequestError(f"{path} has {size:,} bytes, too many for a tokenizer; give a file below {LARGEST:,}.")
         return path.read_bytes()
     except OSError as error:
-        raise RequestError(
-            f"{path} cannot be read ({error.strerror or error}); check the path and its rights."
-        ) from None
+        raise _unreadable(path, error) from None
 
 
 def read_text(path: Path) -> str:
@@ -30,16 +27,37 @@ def read_text(path: Path) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise RequestError(f"{path}, line {line}, is not UTF-8 text; fetch the file again, or re-encode it.") from None
     if not text.strip():
-        raise RequestError(f"{path} is empty; fetch the file again.")
+        raise _empty(path)
     return text
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines without their ends (\\n, \\r\\n or \\r, as Python reads text); U+2028 ends none."""
-    lines = read_text(path).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    _check_size(path)
+    text = "".join(line for _, line in storage_lines.read_lines(path))
+    if not text.strip():
+        raise _empty(path)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
     return lines
+
+
+def _check_size(path: Path) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if size > LARGEST:
+        raise RequestError(f"{path} has {size:,} bytes, too many for a tokenizer; give a file below {LARGEST:,}.")
+
+
+def _unreadable(path: Path, error: OSError) -> RequestError:
+    return RequestError(f"{path} cannot be read ({error.strerror or error}); check the path and its rights.")
+
+
+def _empty(path: Path) -> RequestError:
+    return RequestError(f"{path} is empty; fetch the file again.")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -6,27 +6,24 @@ for the target, where the two have vocabularies of their own), and what it lacks
 source may begin with the language that is wanted, `>>fra<<`, if the vocabulary has it; on a target that is text.
 """
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, processors
+import tokenizers
+from tokenizers import models, processors
 
 from heedful.errors import RequestError
 from heedful.text.bytelevel import read_vocabulary
-from heedful.text.charsmap import SPACE, Prepared
 from heedful.text.disk import read_bytes
-from heedful.text.pieces import Pieces, Spelling, SpellingError
-from heedful.text.protobuf import DamagedError
+from heedful.text.pieces import Cut, Pieces, UncuttableError
 from heedful.text.settings import Settings, missing_token, read_settings
-from heedful.text.spm import CONTROL, UNKNOWN, SpmModel, build_core, joining, public_ids, read_spm
+from heedful.text.spm import SPACE, SpmModel, cut_of, joining, read_spm
 from heedful.text.tokenizer import Tokenizer
 
 SPECIAL = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _CODE = re.compile(r">>[\w-]+<<")
-_KIND = {1: "SentencePiece (unigram)", 2: "SentencePiece (BPE)"}
 
 
 def is_marian(directory: Path) -> bool:
@@ -57,10 +54,10 @@ def read_spm_tokenizer(path: Path) -> Tokenizer:
     settings = read_settings(path.parent)
     settings.require_class()
     model = read_spm(path)
-    tokens = [piece.text for piece in model.pieces]
+    tokens = list(model.pieces)
     named = {"<s>": "bos", "</s>": "eos", "<pad>": "pad"}
-    special = {named[piece.text]: piece.text for piece in model.pieces if piece.type == CONTROL and piece.text in named}
-    special["unk"] = next(piece.text for piece in model.pieces if piece.type == UNKNOWN)
+    special = {named[piece]: piece for piece in tokens if piece in named and model.is_control(piece)}
+    special["unk"] = model.unknown
     special |= {role: token.content for role, token in settings.special.items()}
     for role, token in special.items():
         if token not in tokens:
@@ -92,68 +89,57 @@ def _tokenizer(
 ) -> Tokenizer:
     """`side`: "source" or "target" of Marian's; empty for a model by itself, which has no languages and no end."""
     ids = {token: i for i, token in enumerate(tokens)}
-    core, unknown = build_core(model), special["unk"]
-    public = public_ids(core, ids, ids[unknown])
-    library = core.tokenizer
-    # Special tokens and languages are no text: they are spelled with a space, which no spelled text has.
-    codes = [token for token in tokens if _CODE.fullmatch(token)] if side == "source" else []
-    around = list(dict.fromkeys(token for role, token in special.items() if role != "unk"))
-    library.add_tokens([AddedToken(f" {token}", normalized=False, special=False) for token in codes])
-    library.add_special_tokens([AddedToken(f" {token}", normalized=False, special=True) for token in around])
-    public += [ids[unknown]] * (library.get_vocab_size() - len(public))
-    number_of = library.get_vocab()
-    for token in (*codes, *around):
-        public[number_of[f" {token}"]] = ids[token]
+    unknown = special["unk"]
+    library = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=unknown))
+    library.add_special_tokens(list(dict.fromkeys(token for role, token in special.items() if role != "unk")))
     if side:
-        end = f" {special['eos']}"
+        end = special["eos"]
         library.post_processor = processors.TemplateProcessing(
             single=["$A:0", f"{end}:0"],
             pair=["$A:0", "$B:0", f"{end}:0"],
-            special_tokens=[(end, library.token_to_id(end))],
+            special_tokens=[(end, ids[end])],
         )
-    spelling = _spelling(model, frozenset(codes))
-    pieces = Pieces(public, tokens, files, _KIND[model.kind], joining(model, unknown), config, spelling, side)
+    codes = frozenset(filter(_CODE.fullmatch, tokens)) if side == "source" else frozenset()
+    cutter = _SpmCutter(model, [piece if piece in ids else unknown for piece in model.pieces], unknown, codes)
+    pieces = Pieces(list(range(len(tokens))), tokens, files, model.kind, joining(model, unknown), config, cutter, side)
     return Tokenizer(
         library, special, family="marian", pieces=pieces, **{**general, "split_special": True, "segmented": False}
     )
 
 
-def _spelling(model: SpmModel, codes: frozenset[str]) -> Spelling:
-    normaliser = model.normaliser()
+class _SpmCutter:
+    """Cuts a text with SentencePiece, but for the language at its beginning."""
 
-    def spell(text: str) -> str:
-        code = _code(text, codes, model)
-        with _whole(model):
-            return (f" {code}" if code else "") + normaliser.spell(text[len(code) :])
+    def __init__(self, model: SpmModel, tokens: list[str], unknown: str, codes: frozenset[str]) -> None:
+        """`tokens`: what the vocabulary calls each of the model's pieces."""
+        self._model = model
+        self._tokens = tokens
+        self._tokens[model.processor.unk_id()] = unknown
+        self._codes = codes
+        self.folds_case = "".join(model.processor.encode("A", return_type=str)).strip(SPACE) == "a"
 
-    def prepare(text: str) -> Prepared:
-        code = _code(text, codes, model)
-        with _whole(model):
-            rest = normaliser.prepare(text[len(code) :])
+    def pieces(self, text: str) -> list[str]:
+        code = self._code(text)
+        pieces = [self._tokens[i] for i in self._model.ids(text[len(code) :])]
+        return [code, *pieces] if code else pieces
+
+    def cut(self, text: str) -> Cut:
+        code = self._code(text)
+        n = len(code)
+        ids, spans = self._model.ids_and_spans(text[n:])
+        cut = cut_of([self._model.pieces[i] for i in ids], [(start + n, end + n) for start, end in spans])
         if not code:
-            return rest
-        first, n = len(code) + 1, len(code)
-        starts, ends = [0] * first + [n + i for i in rest.starts], [n] * first + [n + i for i in rest.ends]
-        return Prepared(f" {code}{rest.text}", starts, ends)
+            return cut
+        return Cut([code, *cut.pieces], [(0, n), *cut.spans], [0, *(word + 1 for word in cut.words)])
 
-    return Spelling(spell, prepare, folds_case=spell("A").strip(SPACE) == "a")
-
-
-def _code(text: str, codes: frozenset[str], model: SpmModel) -> str:
-    """The language at the beginning of a text, if there is one; only where the vocabulary has any."""
-    found = _CODE.match(text) if codes else None
-    if found is None:
-        return ""
-    if found[0] not in codes:
-        known = ", ".join(sorted(codes)[:8]) + (" …" if len(codes) > 8 else "")
-        raise SpellingError(f"{model.path.parent} has no language {found[0]!r:.40} in its vocabulary; it has {known}.")
-    return found[0]
-
-
-@contextlib.contextmanager
-def _whole(model: SpmModel) -> Iterator[None]:
-    """Rules are looked at when a text needs them, and so may turn out to be damaged then."""
-    try:
-        yield
-    except DamagedError as error:
-        raise RequestError(f"{model.path} is no whole SentencePiece model ({error}); fetch it again.") from None
+    def _code(self, text: str) -> str:
+        """The language at the beginning of a text, if there is one; only where the vocabulary has any."""
+        found = _CODE.match(text) if self._codes else None
+        if found is None:
+            return ""
+        if found[0] not in self._codes:
+            known = ", ".join(sorted(self._codes)[:8]) + (" …" if len(self._codes) > 8 else "")
+            raise UncuttableError(
+                f"{self._model.path.parent} has no language {found[0]!r:.40} in its vocabulary; it has {known}."
+            )
+        return found[0]

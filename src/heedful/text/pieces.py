@@ -1,26 +1,37 @@
-"""Vocabularies whose ids are not the ids that the `tokenizers` library counts with."""
+"""Vocabularies that the `tokenizers` library has not got as they are: ids that are not its own, texts that another
+library cuts."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-
-from heedful.text.charsmap import Prepared
+from typing import Any, Protocol
 
 
-class SpellingError(ValueError):
-    """What of one text cannot be spelled, in words; who knows its row says that too."""
+class UncuttableError(ValueError):
+    """What is wrong with one text, in words; who knows its row says that too."""
 
 
 @dataclass(frozen=True)
-class Spelling:
-    """How a text is written before the library sees it, where no normaliser of its own does that."""
+class Cut:
+    """A text in pieces."""
 
-    spell: Callable[[str], str]
-    """May raise `SpellingError`."""
-    prepare: Callable[[str], Prepared]
-    """The same, with the places that the characters come from."""
-    folds_case: bool = False
+    pieces: Sequence[str]
+    spans: Sequence[tuple[int, int]]
+    """For each piece the characters of the text that it comes from."""
+    words: Sequence[int]
+    """For each piece which word of the text it belongs to."""
+
+
+class Cutter(Protocol):
+    """Cuts texts into pieces that are tokens of the vocabulary; both methods may raise `UncuttableError`."""
+
+    folds_case: bool
+
+    def pieces(self, text: str) -> list[str]: ...
+
+    def cut(self, text: str) -> Cut:
+        """The same pieces, with their places."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,8 @@ class Pieces:
     """From tokens to the text that they spell."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What tokenizer_config.json must say, so that Hugging Face reads the files as we do."""
-    spelling: Spelling | None = None
+    cutter: Cutter | None = None
+    """What cuts texts where the library does not; it then only puts special tokens around the pieces."""
     side: str = ""
     """ "source" or "target", where the files hold a vocabulary for each."""
 

@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers import AddedToken, models
 
 from heedful.errors import RequestError
-from heedful.text.pieces import Pieces, SpellingError
+from heedful.text.pieces import Cutter, Pieces, UncuttableError
 
 Text = str | tuple[str, str]
 
@@ -105,8 +105,7 @@ class Tokenizer:
             raise RequestError(f"max_length is {max_length}; give at least 1.")
         rows = list(texts)
         try:
-            spelled = self._spelled(rows)
-            encodings = self._core.encode_batch(spelled) if offsets else self._core.encode_batch_fast(spelled)
+            encodings = self._encode_with_library(rows, offsets=offsets)
         except (TypeError, UnicodeError):
             raise RequestError(_why_not_encoded(rows)) from None
         public = self._pieces.public if self._pieces else None
@@ -119,7 +118,8 @@ class Tokenizer:
             segments = [0] * len(ids) if plain else encoding.type_ids
             spans, words, parts = None, None, None
             if offsets:
-                spans, words, parts = self._places(row, encoding), encoding.word_ids, encoding.sequence_ids
+                spans, words = self._places(row, encoding)
+                parts = encoding.sequence_ids
             truncated = max_length is not None and len(ids) > max_length
             if max_length is not None and truncated:
                 kept = self._kept_positions(encoding.sequence_ids, max_length)
@@ -135,7 +135,7 @@ class Tokenizer:
         """The ids of each text alone, without special tokens around it; one that it spells out is its letters."""
         self._core.encode_special_tokens = True
         try:
-            encodings = self._core.encode_batch_fast(self._spelled(list(texts)), add_special_tokens=False)
+            encodings = self._encode_with_library(list(texts), special=False)
         except (TypeError, UnicodeError):
             raise RequestError(_why_not_encoded(list(texts))) from None
         finally:
@@ -143,28 +143,46 @@ class Tokenizer:
         public = self._pieces.public if self._pieces else None
         return [e.ids if public is None else [public[i] for i in e.ids] for e in encodings]
 
-    def _spelled(self, rows: list[Any]) -> list[Any]:
-        """As the library is to see them."""
-        if self._pieces is None or self._pieces.spelling is None:
-            return rows
+    @property
+    def _cutter(self) -> Cutter | None:
+        return self._pieces.cutter if self._pieces else None
+
+    def _encode_with_library(
+        self, rows: list[Any], *, offsets: bool = False, special: bool = True
+    ) -> list[tokenizers.Encoding]:
+        """`special`: put special tokens around the texts."""
+        encode = self._core.encode_batch if offsets else self._core.encode_batch_fast
+        if self._cutter is None:
+            return encode(rows, add_special_tokens=special)
+        return encode(self._cut(rows, self._cutter), is_pretokenized=True, add_special_tokens=special)
+
+    def _cut(self, rows: list[Any], cutter: Cutter) -> list[Any]:
         if why_no_texts(rows):
             raise TypeError
-        spell = self._pieces.spelling.spell
-        spelled: list[Any] = []
+        result: list[Any] = []
         for i, row in enumerate(rows):
             try:
-                spelled.append(spell(row) if isinstance(row, str) else tuple(map(spell, row)))
-            except SpellingError as error:
+                result.append(cutter.pieces(row) if isinstance(row, str) else tuple(map(cutter.pieces, row)))
+            except UncuttableError as error:
                 raise RequestError(f"Row {i} of the texts: {error}") from None
-        return spelled
+        return result
 
-    def _places(self, row: Text, encoding: tokenizers.Encoding) -> list[tuple[int, int]]:
-        if self._pieces is None or self._pieces.spelling is None:
-            return encoding.offsets
-        prepare = self._pieces.spelling.prepare
-        prepared = [prepare(text) for text in ((row,) if isinstance(row, str) else row)]
-        places = zip(encoding.offsets, encoding.sequence_ids, strict=True)
-        return [(0, 0) if part is None else prepared[part].span(*span) for span, part in places]
+    def _places(self, row: Text, encoding: tokenizers.Encoding) -> tuple[list[tuple[int, int]], list[int | None]]:
+        """For each token the characters and the word of its text that it belongs to."""
+        if self._cutter is None:
+            return encoding.offsets, encoding.word_ids
+        cuts = [self._cutter.cut(text) for text in ((row,) if isinstance(row, str) else row)]
+        spans: list[tuple[int, int]] = []
+        words: list[int | None] = []
+        # The library was given pieces, and so calls a piece a word.
+        for piece, part in zip(encoding.word_ids, encoding.sequence_ids, strict=True):
+            if piece is None or part is None:
+                spans.append((0, 0))
+                words.append(None)
+            else:
+                spans.append(cuts[part].spans[piece])
+                words.append(cuts[part].words[piece])
+        return spans, words
 
     # The library could truncate by itself, but only through a setting of the whole tokenizer, and for a pair of long
     # texts it builds every combination of the parts cut off (ten seconds for two texts of 3000 words).
@@ -236,7 +254,7 @@ class Tokenizer:
         if self._pieces:
             content: Any = repr(sorted(self._pieces.files.items()))
             if self._pieces.side:  # the same files give each side ids of its own
-                content = [content, self._pieces.side, self._pieces.public]
+                content = [content, self._pieces.side, self.unk_id]
         else:
             whole = json.loads(self._core.to_str())
             content = [whole[key] for key in ("added_tokens", "normalizer", "pre_tokenizer", "model")]
@@ -287,8 +305,8 @@ class Tokenizer:
     @cached_property
     def lowercase(self) -> bool | None:
         """Whether capitals are folded before the vocabulary sees them; None if the normaliser does not say."""
-        if self._pieces is not None and self._pieces.spelling is not None:
-            return self._pieces.spelling.folds_case
+        if self._cutter is not None:
+            return self._cutter.folds_case
         return _folds_case(_state(self._core.normalizer))
 
     @property
@@ -321,7 +339,7 @@ class Tokenizer:
                     **{flag: getattr(token, flag) for flag in flags},
                 }
                 for i, token in self._core.get_added_tokens_decoder().items()
-                if token.special or self._pieces.spelling is None
+                if token.special or self._cutter is None
             }
         inputs = ["input_ids", "token_type_ids", "attention_mask"]
         settings["model_input_names"] = inputs if self._segmented else [inputs[0], inputs[2]]

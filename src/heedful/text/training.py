@@ -1,9 +1,7 @@
 """A vocabulary of one's own, from text files. The same files give the same vocabulary, on every machine."""
 
-import gzip
 import json
 import tempfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ import tokenizers
 from tokenizers import AddedToken, models, pre_tokenizers, trainers
 
 from heedful.errors import RequestError, WorkError
+from heedful.storage.lines import read_lines
 from heedful.text import bytelevel
 from heedful.text import wordpiece as pieces
 from heedful.text.tokenizer import Tokenizer
@@ -178,17 +177,6 @@ def _require_text(files: Sequence[Path]) -> None:
 
 def _lines(files: Sequence[Path]) -> Iterator[str]:
     """Every line with its end."""
-    for path in map(Path, files):
-        number = 0
-        try:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-                for line in stream:
-                    number += 1
-                    yield line.decode("utf-8")
-        except UnicodeDecodeError:
-            raise RequestError(f"{path}, line {number}, is not UTF-8 text; re-encode the file.") from None
-        except (gzip.BadGzipFile, EOFError, zlib.error):
-            raise RequestError(f"{path} is damaged or not a gzip file; compress it again, or drop the .gz.") from None
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise RequestError(f"{path} cannot be read ({reason}); check the path and its rights.") from None
+    for path in files:
+        for _, line in read_lines(Path(path), nul=True):
+            yield line

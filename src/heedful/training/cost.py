@@ -1,8 +1,10 @@
-"""What a run takes of its machine: memory."""
+"""What a run takes of its machine: memory, and a processor that it may have to share."""
 
 import math
 import resource
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -29,3 +31,12 @@ def available_memory() -> float:
 
 def peak_gpu_memory(device: torch.device) -> int | None:
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+
+
+def unshared(measure: Callable[[], float | None]) -> float | None:
+    """Return the seconds that something measures, without those in which other processes, such as the other runs of a
+    study, had the processor. Work in several threads hides some of the waiting, and may be measured too long."""
+    wall, computing = time.perf_counter(), time.process_time()
+    seconds = measure()
+    wall, computing = time.perf_counter() - wall, time.process_time() - computing
+    return seconds if seconds is None or wall <= 0 else seconds * min(1.0, computing / wall)

@@ -1,15 +1,15 @@
 """The loop. One step is `Fit._step`: examples → losses → gradients → weights; everything else is around it.
 
-It knows neither what is learned (`objectives/`) nor which weights move (`tuning/`).
+It knows neither what is learned (`objectives/`), nor from what (`inputs/`), nor which weights move (`tuning/`).
 """
 
+import functools
 import json
 import math
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ import torch
 from torch import nn
 
 from heedful.errors import WorkError
+from heedful.evaluators.protocol import Evaluator
+from heedful.inputs.protocol import Inputs, Sampler, Step
 from heedful.nn.attention import linear_maps
-from heedful.objectives.protocol import Objective, Step
+from heedful.objectives.protocol import Objective, StepContext
 from heedful.recipes.schema import TrainingTable
 from heedful.streams import seed_generators
 from heedful.training.optimisers.common import make_optimiser
@@ -43,13 +45,16 @@ class Fit:
     """Everything that one training needs; `run` goes from wherever the state on disk is to the end."""
 
     objective: Objective
+    inputs: Inputs[Any]
+    sampler: Sampler
+    evaluator: Evaluator[Any]
     tuning: Tuning
     training: TrainingTable
     seed: int
     directory: Path
-    judge: Callable[[], dict[str, Any]] | None
-    """Scores dev: {"score": higher is better, "begun": whether it is above what nothing learned scores, "metrics":
-    {...}}; None without dev."""
+    judge: Callable[[int], dict[str, Any]] | None
+    """Scores dev in the stage of this number: {"score": higher is better, "begun": whether it is above what nothing
+    learned scores, "metrics": {...}}; None without dev."""
     watch: Callable[[Progress, int, dict[str, Any]], None]
     """Told after each step: progress, steps in all, what is new."""
     should_stop: Callable[[], bool]
@@ -67,18 +72,22 @@ class Fit:
         self.optimiser = self._fresh_optimiser()
         self.table_scale = self.tuning.lr_scale(TABLE)
         self.progress, self.best = load_state(self.directory / "checkpoints", self.parameters, self.optimiser)
-        self.objective.restore(self.progress.objective)
+        self.sampler.restore(self.progress.sampler)
         self.writes = self.group.first
         if self.writes:
             _cut(self.directory / "log.jsonl", self.progress.log_bytes)
         self.parts, self.stop_agreed = self.group.parts(self.training.accumulate), False
-        self.schedule = make_schedule(self.training, self.objective)
+        self.schedule = make_schedule(self.training, self.sampler)
         self.tuning.train(True)
         saved = time.monotonic()
         while not self.progress.finished:
             started, tokens = time.monotonic(), self.progress.tokens
-            self.objective.progressed(self.schedule.share(self.progress.step, tokens))
-            self._step(self.objective.step(self.progress.step))
+            step = self.sampler.step(self.progress.step, self.schedule.share(self.progress.step, tokens))
+            lr = self.schedule.lr(self.progress.step, tokens, sum(step.lengths))
+            self._step(step, lr)
+            self.progress.forward_flops += step.forward_flops(self.tuning.reader.module.shape)
+            if self.progress.step % _LOG_EVERY == 0:
+                self._log_losses(lr)
             self.progress.seconds += time.monotonic() - started
             self.watch(self.progress, self.schedule.expected_steps(self.progress.step, self.progress.tokens), {})
             at_mark = self.schedule.is_mark(self.progress.step, tokens, self.progress.tokens)
@@ -98,19 +107,20 @@ class Fit:
         self._keep_best()
         return self.progress
 
-    def _step(self, step: Step) -> None:
-        """One step of the optimiser: the gradients of the objective's partial losses add up to the step's."""
+    def _step(self, step: Step, lr: float) -> None:
+        """Move the weights once: the gradients of the objective's partial losses add up to the step's."""
         progress, reader = self.progress, self.tuning.reader
-        # Dropout and all else that is drawn depend on (seed, step, part) alone: there is nothing of it to save.
-        reseed = partial(seed_generators, reader.device.type, self.seed, progress.step)
+        # All randomness is a function of (seed, step, part), so there is no state of a generator to save.
+        reseed = functools.partial(seed_generators, reader.device.type, self.seed, progress.step)
+        context = StepContext(self.parts, reseed, self.group.gather)
         counts, terms, finite = self.objective.counts(step), dict[str, float](), True
-        for one in self.objective.losses(reader, step, counts, self.parts, reseed):
-            for name, value in one.terms.items():
+        for partial in self.objective.losses(reader, step, counts, context):
+            for name, value in partial.terms.items():
                 terms[name] = terms.get(name, 0.0) + float(value)
             finite = math.isfinite(sum(terms.values()))
             if not finite:
                 break
-            one.loss.backward()  # type: ignore[no-untyped-call]
+            partial.loss.backward()  # type: ignore[no-untyped-call]
         if self.tuning.penalty is not None and finite and self.group.rank == 0:
             penalty = self.tuning.penalty()
             penalty.backward()  # type: ignore[no-untyped-call]
@@ -126,19 +136,14 @@ class Fit:
         shrink = math.inf if self.training.clip is None else self.training.clip / (length + 1e-6)
         if shrink < 1:
             torch._foreach_mul_(gradients, shrink)
-        tokens = sum(step.lengths)
-        lr = self.schedule.lr(progress.step, progress.tokens, tokens)
         for group in self.optimiser.param_groups:
             group["lr"] = lr * group["scale"]
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         progress.decay *= 1 - lr * self.table_scale * self.training.weight_decay
         progress.step += 1
-        progress.tokens += tokens
-        progress.forward_flops += self.objective.forward_flops(step, reader.module.shape)
+        progress.tokens += sum(step.lengths)
         progress.losses.append(terms)
-        if progress.step % _LOG_EVERY == 0:
-            self._log_losses(lr)
 
     def _add_up(
         self, counts: Mapping[str, float], terms: Mapping[str, float], finite: bool
@@ -166,7 +171,8 @@ class Fit:
             self.watch(progress, 0, {**place, "score": None, "metrics": {}})
             return
         self.tuning.train(False)
-        judged = self.group.from_first(self.judge)
+        stage, judge = self.schedule.stage(progress.step), self.judge
+        judged = self.group.from_first(lambda: judge(stage))
         self.tuning.train(True)
         self._log({**place, "tokens": progress.tokens, "dev": judged["metrics"]})
         score = judged["score"] if math.isfinite(judged["score"]) else None  # an undefined one is worse than any
@@ -192,9 +198,10 @@ class Fit:
         self._keep_best()
         stage = self.schedule.stage_ends.index(self.progress.step)
         self.tuning.train(False)
-        facts = self.objective.end_stage(stage, self.tuning.reader)
+        outcome = self.evaluator.end_stage(self.tuning.reader, self.inputs, stage)
         self.tuning.train(True)
-        self._log({"step": self.progress.step, "stage": stage + 1, **facts})
+        self.progress.stages.append(outcome)
+        self._log({"step": self.progress.step, "stage": stage + 1, **outcome})
         if not self.progress.finished:
             self.optimiser, self.best = self._fresh_optimiser(), None
             self.progress.best, self.progress.marks_without_gain = None, 0
@@ -235,7 +242,7 @@ class Fit:
         now = time.monotonic()
         self.progress.total_seconds += now - self.clock
         self.clock = now
-        self.progress.objective = self.objective.state()
+        self.progress.sampler = self.sampler.state()
         if self.progress.log_bytes:
             with (self.directory / "log.jsonl").open("rb") as log:
                 os.fsync(log.fileno())  # the state says how long it is
@@ -244,7 +251,7 @@ class Fit:
     def _refuse(self, step: Step, what: str = "loss") -> None:
         raise StepError(
             f"step {self.progress.step + 1}: the {what} is not finite, so the step was not made "
-            f"({self.objective.where(step)}); look at these, or lower training.lr."
+            f"({step.where()}); look at these, or lower training.lr."
         )
 
 

@@ -1,4 +1,4 @@
-"""What a finished training is worth: its judgements on every evaluation set, as files."""
+"""How good a finished model is: its evaluations on every set, as files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,22 +17,22 @@ def primary_metric(recipe: Recipe, metrics: tuple[Metric, ...]) -> Metric:
     return metrics[0] if wanted == "auto" else next(m for m in metrics if m.name == wanted)
 
 
-def dev_judge(recipe: Recipe, parts: Assembly) -> Callable[[], dict[str, Any]] | None:
+def dev_judge(recipe: Recipe, parts: Assembly) -> Callable[[int], dict[str, Any]] | None:
     """What the loop asks at a mark; None without a dev set that can be scored."""
-    if not parts.objective.sets().get("dev"):
+    if not parts.data.sets().get("dev"):
         return None
-    metric = primary_metric(recipe, parts.objective.metrics)
+    metric = primary_metric(recipe, parts.evaluator.metrics)
 
-    def judge() -> dict[str, Any]:
-        judgement = parts.objective.judge(parts.tuning.reader, "dev")
-        scores = judgement.metrics
-        value = parts.objective.mark_score(scores, metric)
+    def judge(stage: int) -> dict[str, Any]:
+        evaluation = parts.evaluator.evaluate(parts.tuning.reader, parts.inputs, "dev")
+        scores = evaluation.metrics
+        value = parts.evaluator.selection_score(scores, metric, stage)
         floats = {k: v for k, v in scores.items() if isinstance(v, float) and k != metric.name}
         shown = {metric.name: scores.get(metric.name), **floats}
         score = float("-inf") if value is None else metric.sign * float(value)
         begun = value is not None and value != _before_learning(metric)
         # Training in steps never asks for the loss: its best mark is the first of equals.
-        loss = parts.objective.judged_loss(judgement, "dev") if parts.tuning.solve is not None else None
+        loss = parts.evaluator.loss(evaluation, "dev") if parts.tuning.solve is not None else None
         return {"score": score, "loss": loss, "begun": begun, "metrics": shown}
 
     return judge
@@ -49,30 +49,30 @@ def write_outcome(
 ) -> dict[str, Any]:
     """Calibrates the model, and writes its predictions and values of every evaluation set; returns what metrics.json
     holds. `known`: the baselines' scores, if a study has them for all its runs."""
-    objective = parts.objective
+    evaluator = parts.evaluator
     parts.tuning.train(False)
-    objective.calibrate(parts.tuning.reader)
-    sets = {name: known for name, known in objective.sets().items() if name != "test" or recipe.evaluation.test}
-    judgements = objective.judge_all(parts.tuning.reader, sets)
+    evaluator.calibrate(parts.tuning.reader, parts.inputs)
+    sets = {name: known for name, known in parts.data.sets().items() if name != "test" or recipe.evaluation.test}
+    evaluations = evaluator.evaluate_all(parts.tuning.reader, parts.inputs, sets)
     for folder in ("predictions", "values"):
         (directory / folder).mkdir(exist_ok=True)
-    for name, judgement in judgements.items():
-        if judgement.header:
-            lines = zip(judgement.rows, judgement.predictions(), strict=True)
-            header, path = ["row", *judgement.header], directory / "predictions" / f"{name}.tsv"
+    for name, evaluation in evaluations.items():
+        if evaluation.header:
+            lines = zip(evaluation.rows, evaluation.predictions(), strict=True)
+            header, path = ["row", *evaluation.header], directory / "predictions" / f"{name}.tsv"
             write_lines(path, header, ([row, *line] for row, line in lines))
-        if judgement.columns:
-            write_values(directory / "values" / f"{name}.tsv", judgement.rows, judgement.columns)
-    scored = {name: dict(j.metrics) for name, j in judgements.items() if sets[name]}
-    primary = primary_metric(recipe, objective.metrics).name
+        if evaluation.columns:
+            write_values(directory / "values" / f"{name}.tsv", evaluation.rows, evaluation.columns)
+    scored = {name: dict(e.metrics) for name, e in evaluations.items() if sets[name]}
+    primary = primary_metric(recipe, evaluator.metrics).name
     metrics: dict[str, Any] = {"primary": primary, "splits": scored, "best": progress.best}
     if recipe.evaluation.baselines:
-        scores = known if known is not None else without_values(objective.baselines())
+        scores = known if known is not None else without_values(evaluator.baselines().scores())
         seen = recipe.evaluation.test
         metrics["baselines"] = {
             n: {k: v for k, v in b.items() if seen or k.partition("-")[0] != "test"} for n, b in scores.items()
         }
-    return {**metrics, **objective.conclude(judgements), **parts.tuning.conclude(objective)}
+    return {**metrics, **evaluator.conclude(evaluations, progress.stages), **parts.tuning.conclude(parts.inputs)}
 
 
 def without_values(baselines: dict[str, Any]) -> dict[str, Any]:

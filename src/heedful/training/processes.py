@@ -59,6 +59,10 @@ class Processes:
                 f'torchrun started {here} processes here, but {there_are}; start fewer, or set training.device = "cpu".'
             )
 
+    def gather(self, rows: torch.Tensor) -> torch.Tensor:
+        """Join the rows of this tensor in every process, in the order of the processes; gradients flow back to all."""
+        return rows if self.count == 1 else _Gather.apply(rows, self.rank, self.count)  # type: ignore[no-untyped-call]
+
     def tell(self, message: Mapping[str, Any]) -> None:
         """The first process to all others, who must `hear` it."""
         if self.count > 1:
@@ -107,6 +111,30 @@ class Processes:
                 p.grad.copy_(total.view(p.shape))
         added = dict(zip(numbers, facts[len(there) :], strict=False))
         return added, [raised > 0 for raised in facts[len(there) + len(numbers) :]]
+
+
+class _Gather(torch.autograd.Function):
+    """Rows of all processes as one tensor. Its gradient is the sum of all processes' gradients, each process's own rows
+    of it."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, rank: int, count: int) -> torch.Tensor:
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
+        with _noticing():
+            dist.all_gather(sizes, torch.tensor([len(rows)]))
+            ctx.sizes, ctx.rank = [int(size) for size in sizes], rank
+            most = max(ctx.sizes)
+            padded = torch.cat([rows, rows.new_zeros(most - len(rows), *rows.shape[1:])]).contiguous()
+            parts = [torch.empty_like(padded) for _ in range(count)]
+            dist.all_gather(parts, padded)
+        return torch.cat([part[:size] for part, size in zip(parts, ctx.sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        total = gradient.contiguous().clone()
+        with _noticing():
+            dist.all_reduce(total)
+        return torch.split(total, ctx.sizes)[ctx.rank], None, None
 
 
 @cache

@@ -30,9 +30,9 @@ from heedful.storage.run_record import FORMAT
 from heedful.storage.runs import MARK_DIGITS, MARKS, finished_run, names_mark, run_files, trained_to
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json, write_text
-from heedful.training.assembly import Assembly, assemble, read_objective
+from heedful.training.assembly import Assembly, assemble, read_source
 from heedful.training.changed import changed_data
-from heedful.training.cost import peak_gpu_memory, peak_memory
+from heedful.training.cost import peak_gpu_memory, peak_memory, unshared
 from heedful.training.loop import Fit, Stopped
 from heedful.training.outcome import dev_judge, write_outcome
 from heedful.training.processes import Processes, join
@@ -91,14 +91,14 @@ def execute(
         if store is None:
             store = SharedStore(directory / ".shared")
             store.forget("data")  # they may have changed since an earlier sitting, which is then refused
-        objective = read_objective(recipe, seed, store)
+        source = read_source(recipe, seed, store)
         if manifest:
-            before, now = manifest["data"]["fingerprints"], objective.description()["fingerprints"]
+            before, now = manifest["data"]["fingerprints"], source.data.describe()["fingerprints"]
             if changed := changed_data(before, now, recipe.data):
                 raise RequestError(
                     f"{directory}: the data have changed since this run began: {changed}; choose another with --out."
                 )
-        parts = assemble(recipe, seed, objective, store)
+        parts = assemble(source, store)
         if manifest:
             _refuse_another_machine(directory, manifest, parts, group)
         group.check(parts.device)
@@ -122,7 +122,7 @@ def execute(
                     narrator.say(f"stopped early {where}: no improvement on dev (training.patience)")
             metrics = write_outcome(directory, recipe, parts, progress, baselines)
         parts.tuning.finish(progress.decay)
-        objective.finish(parts.checkpoint)
+        parts.objective.finish(parts.checkpoint)
         parts.checkpoint.write(directory / "model", store, moved=parts.tuning.MOVES_BODY)
         if progress.pruned:
             narrator.say(f"stopped at evaluation {progress.marks}: below the median of earlier settings")
@@ -150,7 +150,7 @@ def _for_the_others(parts: Assembly, manifest: dict[str, Any]) -> dict[str, Any]
 
 
 def _made_of(parts: Assembly) -> list[Any]:
-    return [parts.fingerprint, dict(parts.made_from), parts.objective.description()["fingerprints"]]
+    return [parts.fingerprint, dict(parts.made_from), parts.data.describe()["fingerprints"]]
 
 
 def _assist(group: Processes, recipe: Recipe, seed: int, directory: Path, store: SharedStore | None) -> None:
@@ -161,7 +161,7 @@ def _assist(group: Processes, recipe: Recipe, seed: int, directory: Path, store:
         return
     with threads_of(told["threads"]), _Interruptible() as should_stop:
         store = store or SharedStore(directory / ".shared")
-        parts = assemble(recipe, seed, read_objective(recipe, seed, store), store)
+        parts = assemble(read_source(recipe, seed, store), store)
         if _made_of(parts) != told["made_of"]:
             raise RequestError(
                 f"{directory}: process {group.rank + 1} of {group.count} reads other data or another model than the "
@@ -209,6 +209,9 @@ def _fit(
 ) -> Fit:
     fit = Fit(
         objective=parts.objective,
+        inputs=parts.inputs,
+        sampler=parts.sampler,
+        evaluator=parts.evaluator,
         tuning=parts.tuning,
         training=recipe.training,
         seed=seed,
@@ -259,7 +262,7 @@ def _solve(
         if should_stop():
             raise KeyboardInterrupt
         progress.marks += 1
-        result: dict[str, Any] = judge() if judge is not None else {"score": None, "metrics": {}}
+        result: dict[str, Any] = judge(0) if judge is not None else {"score": None, "metrics": {}}
         lines.append({"mark": progress.marks, **facts, "dev": result["metrics"]})
         narrator.watch(progress, 0, {"mark": progress.marks, **result})
         if judge is None:
@@ -272,7 +275,7 @@ def _solve(
     started = time.monotonic()
     assert parts.tuning.solve is not None
     parts.tuning.train(False)
-    parts.tuning.solve(judged)
+    parts.tuning.solve(parts.objective, parts.inputs.everything(), judged)
     progress.seconds, progress.finished = time.monotonic() - started, True
     write_text(directory / "log.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     return progress
@@ -355,8 +358,8 @@ def _manifest(
         "processes": group.count,
         **({"parts": cut_into} if cut_into != recipe.training.accumulate and parts.tuning.solve is None else {}),
         "device": str(parts.device),
-        "metrics": [metric.stated() for metric in parts.objective.metrics],
-        "data": parts.objective.description(),
+        "metrics": [metric.stated() for metric in parts.evaluator.metrics],
+        "data": parts.describe(),
         "model": {
             "source": parts.source,
             "fingerprint": parts.fingerprint,
@@ -385,8 +388,8 @@ def _pretrained(recipe: Recipe, seed: int) -> dict[str, Any]:
 
 
 def _cost(parts: Assembly, progress: Progress, total_seconds: float) -> dict[str, Any]:
-    spent = parts.tuning.spent(progress.forward_flops, progress.tokens)
-    once_flops, once_seconds = parts.objective.spent_once()
+    spent = parts.tuning.cost(progress.forward_flops, progress.tokens)
+    once_flops, once_seconds = parts.inputs.spent_once()
     training = spent.seconds + once_seconds + progress.seconds  # what was computed once may be another run's work
     padding = {} if spent.padding_share is None else {"padding_share": spent.padding_share}
     return {
@@ -396,7 +399,7 @@ def _cost(parts: Assembly, progress: Progress, total_seconds: float) -> dict[str
         "gpu_memory_bytes": peak_gpu_memory(parts.device),
         "flops": spent.flops + once_flops,
         "tokens": spent.tokens,
-        **parts.objective.reading(),
+        **parts.inputs.statistics(),
         **padding,
     }
 
@@ -405,8 +408,12 @@ def _use(model: Path, parts: Assembly) -> dict[str, Any]:
     """What it costs to use what was trained."""
     parts.checkpoint.module.eval()
     adapters = _bytes_in(model / ADAPTERS)
+
+    def predicting() -> float | None:
+        return parts.evaluator.prediction_seconds(parts.checkpoint, parts.inputs, parts.device)
+
     return {
-        "prediction_seconds": parts.objective.prediction_seconds(parts.checkpoint, parts.device),
+        "prediction_seconds": unshared(predicting) if parts.device.type == "cpu" else predicting(),
         "model_bytes": _bytes_in(model),
         **({"adapter_bytes": adapters} if adapters else {}),
     }

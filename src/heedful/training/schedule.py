@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from heedful.errors import RequestError
-from heedful.objectives.protocol import Objective
+from heedful.inputs.protocol import Sampler
 from heedful.recipes.schema import TrainingTable
 
 
@@ -105,6 +105,10 @@ class Schedule:
         self._reach(step)
         return step in self.ends
 
+    def stage(self, step: int) -> int:
+        """Return which stage (from 0) step number `step` (from 1) is in; 0 where there is one."""
+        return bisect.bisect_left(self.stage_ends, step)
+
     def epoch(self, step: int) -> int | None:
         """Which epoch (from 1) step number `step` (from 1) is in; None in a stream."""
         self._reach(step)
@@ -131,14 +135,14 @@ class Schedule:
             self.ends.append((self.ends[-1] if self.ends else 0) + steps)
 
 
-def make_schedule(table: TrainingTable, objective: Objective) -> Schedule:
+def make_schedule(table: TrainingTable, sampler: Sampler) -> Schedule:
     if table.tokens is not None:
-        return Schedule(table, None, [], (), objective.epoch_steps)
+        return Schedule(table, None, [], (), sampler.epoch_steps)
     ends: list[int] = []
-    stage_ends = tuple(itertools.accumulate(objective.stages()))
+    stage_ends = tuple(itertools.accumulate(sampler.stages()))
     steps_in_all = stage_ends[-1] if stage_ends else table.steps
     while len(ends) < table.epochs if steps_in_all is None else not ends or ends[-1] < steps_in_all:
-        steps = objective.epoch_steps(len(ends))
+        steps = sampler.epoch_steps(len(ends))
         if steps is None:
             if table.steps is None:
                 raise RequestError(

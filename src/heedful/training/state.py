@@ -46,8 +46,10 @@ class Progress:
     """The same with everything around it: reading, tokenizing, judging, saving."""
     losses: list[dict[str, float]] = field(default_factory=list)
     """Of the steps since the last line of the log, each loss term by its name."""
-    objective: dict[str, Any] = field(default_factory=dict)
-    """What the objective must remember, such as its place in a stream."""
+    sampler: dict[str, Any] = field(default_factory=dict)
+    """What the sampler must remember, such as its place in a stream."""
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    """How each finished stage of training has ended."""
 
 
 def save_state(

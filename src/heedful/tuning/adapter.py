@@ -64,7 +64,7 @@ class Adapter(NewAdapterTuning):
             raise RequestError('tuning.residual means nothing with placement "parallel"; leave it out.')
 
     def adapter_shape(self) -> BottleneckShape:
-        table = self.around.recipe.tuning
+        table = self.context.recipe.tuning
         assert isinstance(table, AdapterTable)
         given: dict[str, Any] = {
             key: value

@@ -5,7 +5,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -13,36 +13,36 @@ from torch import nn
 from heedful.checkpoints.adapters import find_adapter, put_adapter
 from heedful.errors import RequestError
 from heedful.inference.reader import LowerStates, TextReader
+from heedful.inputs.protocol import Inputs
 from heedful.models.adapters import AdapterShape, add_adapter, draw_adapter, lowest_layer
 from heedful.models.composition import Composition, names_of
 from heedful.models.modules import is_part_name
 from heedful.models.transformer import Transformer
-from heedful.nn.heads import Reading
-from heedful.objectives.protocol import Objective
+from heedful.nn.heads import HeadInput
 from heedful.recipes.schema import Recipe, TuningTable
 from heedful.streams import seed_of
 from heedful.tuning.features import compute_lower_states
-from heedful.tuning.protocol import Spent, Surroundings, Tuning
+from heedful.tuning.protocol import Cost, Tuning, TuningContext
 
 
 class AdapterTuning(Tuning):
     """A subclass says what its adapters are (`compose`)."""
 
-    READING = Reading("mean")
+    HEAD_INPUT = HeadInput("mean")
     MOVES_BODY = False
     USES_ADAPTERS = True
 
-    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
-        self.transformer = transformer.to(around.device)
+    def __init__(self, transformer: Transformer, inputs: Inputs[Any], context: TuningContext) -> None:
+        self.transformer = transformer.to(context.device)
         self.transformer.body.eval()
-        self.around = around
+        self.context = context
         self.started_from: dict[str, str] = {}
-        self.heads = [head for head in objective.heads(self.READING) if objective.trains(head)]
+        self.heads = [head for head, trained in context.heads.items() if trained]
         # Beginnings of the names of what trains beside the heads; a pooler that the checkpoint did not have does too.
-        self.moving = [name for name in around.fresh if name.startswith("body.")]
+        self.moving = [name for name in context.fresh if name.startswith("body.")]
         used = set[str]()
         for head in self.heads:
-            composition = self.compose(head, objective)
+            composition = self.compose(head)
             transformer.head_shapes[head] = replace(transformer.head_shapes[head], adapters=str(composition))
             used.update(names_of(composition))
         moving = self.trainable()
@@ -50,19 +50,19 @@ class AdapterTuning(Tuning):
             p.requires_grad_(name in moving)
         layers, shapes = transformer.shape.layers, transformer.adapter_shapes
         self.lowest = min(lowest_layer(shapes[name], layers) for name in used)
-        self.reader = TextReader(self.transformer, around.device, lower=self._lower_states(objective))
+        self.reader = TextReader(self.transformer, context.device, lower=self._lower_states(inputs))
 
     @abstractmethod
-    def compose(self, head: str, objective: Objective) -> Composition:
+    def compose(self, head: str) -> Composition:
         """Makes the adapters through which this head reads, notes in `moving` what of them trains, and says how they
         are put together."""
 
-    def _lower_states(self, objective: Objective) -> LowerStates | None:
-        """Of the blocks that no adapter changes, if there are any and the objective says which texts there are."""
-        self.once = Spent(0, 0)
-        if self.lowest == 0 or not objective.cached_texts():
+    def _lower_states(self, inputs: Inputs[Any]) -> LowerStates | None:
+        """Of the blocks that no adapter changes, if there are any and the inputs say which texts there are."""
+        self.once = Cost(0, 0)
+        if self.lowest == 0 or not inputs.cached_texts():
             return None
-        lower, self.once = compute_lower_states(self.transformer, objective.cached_texts(), self.lowest, self.around)
+        lower, self.once = compute_lower_states(self.transformer, inputs.cached_texts(), self.lowest, self.context)
         return lower
 
     def trainable(self) -> dict[str, nn.Parameter]:
@@ -74,11 +74,11 @@ class AdapterTuning(Tuning):
         for part in (self.transformer.heads, self.transformer.adapters, self.transformer.fusions):
             part.train(on)
 
-    def spent(self, forward_flops: int, tokens: int) -> Spent:
+    def cost(self, forward_flops: int, tokens: int) -> Cost:
         """Above what was computed once, forward and back through the states, and what trains forward and back twice."""
         share = 1 - self.lowest / self.transformer.shape.layers
         own = 6 * tokens * sum(p.numel() for n, p in self.trainable().items() if not n.startswith("heads."))
-        return Spent(round(2 * share * forward_flops) + own + self.once.flops, tokens, self.once.seconds)
+        return Cost(round(2 * share * forward_flops) + own + self.once.flops, tokens, self.once.seconds)
 
 
 class NewAdapterTable(TuningTable):
@@ -116,12 +116,12 @@ class NewAdapterTuning(AdapterTuning):
         if table.per_task and (table.name is not None or table.start is not None):
             raise RequestError("with tuning.per_task adapters are called after their tasks and start afresh.")
 
-    def compose(self, head: str, objective: Objective) -> Composition:
-        recipe, seed = self.around.recipe, self.around.seed
+    def compose(self, head: str) -> Composition:
+        recipe, seed = self.context.recipe, self.context.seed
         table = recipe.tuning
         assert isinstance(table, NewAdapterTable)
         own = table.per_task or len(self.heads) == 1
-        name = table.name or adapter_name(head if own else "classify", objective)
+        name = table.name or adapter_name(head if own else "classify", self.context.data_name)
         if f"adapters.{name}." in self.moving:
             if own:
                 raise RequestError(f"tuning.per_task: the task {head!r} would share the adapter {name!r}; rename it.")
@@ -129,7 +129,7 @@ class NewAdapterTuning(AdapterTuning):
         self.moving.append(f"adapters.{name}.")
         if table.start is not None:
             stored = find_adapter(table.start.replace("{seed}", str(seed)))
-            put_adapter(self.transformer, self.around.family, stored, name)
+            put_adapter(self.transformer, self.context.family, stored, name)
             if not isinstance(self.transformer.adapter_shapes[name], self.SHAPE):
                 raise RequestError(
                     f"tuning.start: {stored.directory} holds another kind of adapter than tuning.method = "
@@ -169,8 +169,8 @@ def layers_left_out(layers: Sequence[int] | None, count: int) -> tuple[int, ...]
     return tuple(layer for layer in range(count) if layer not in standing)
 
 
-def adapter_name(head: str, objective: Objective) -> str:
-    """The head's own name; the name of the data, where the head has none of its own."""
-    name = head if head != "classify" else str(objective.description().get("name", head))
+def adapter_name(head: str, data_name: str) -> str:
+    """Return the head's own name; the name of the data, where the head has none of its own."""
+    name = head if head != "classify" else data_name or head
     name = re.sub(r"[^\w-]+|-{2,}", "-", name).strip("-")[:60]
     return name if is_part_name(name) else f"{name}-adapter".lstrip("-")  # of data called train.csv, say

@@ -1,17 +1,17 @@
 """The biases alone move, and the heads (BitFit, 2022): no part is added, and the model opens in Hugging Face's library
 whole."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
 from heedful.errors import RequestError
 from heedful.inference.reader import TextReader
+from heedful.inputs.protocol import Inputs
 from heedful.models.transformer import Transformer
-from heedful.nn.heads import Reading
-from heedful.objectives.protocol import Objective
+from heedful.nn.heads import HeadInput
 from heedful.recipes.schema import Recipe, TuningTable
-from heedful.tuning.protocol import Spent, Surroundings, Tuning
+from heedful.tuning.protocol import Cost, Tuning, TuningContext
 
 
 class BiasTable(TuningTable):
@@ -21,18 +21,18 @@ class BiasTable(TuningTable):
 
 class Bias(Tuning):
     Table: ClassVar = BiasTable
-    READING = Reading("mean")
+    HEAD_INPUT = HeadInput("mean")
     COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 10, "lr": 1e-3}}
 
-    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
-        self.transformer = transformer.to(around.device)
+    def __init__(self, transformer: Transformer, inputs: Inputs[Any], context: TuningContext) -> None:
+        self.transformer = transformer.to(context.device)
         self.transformer.body.eval()
         heads = transformer.head_shapes
-        self.pooled = any(heads[name].reads == "pooled" for name in objective.heads(self.READING))
-        self.new = (*(f"heads.{name}." for name in objective.heads(self.READING)), *around.fresh)
+        self.pooled = any(heads[name].reads == "pooled" for name in context.heads)
+        self.new = (*(f"heads.{name}." for name in context.heads), *context.fresh)
         for name, p in transformer.named_parameters():
             p.requires_grad_(self._moves(name))
-        self.reader = TextReader(self.transformer, around.device)
+        self.reader = TextReader(self.transformer, context.device)
 
     def _moves(self, name: str) -> bool:
         read = self.pooled or not name.startswith("body.pooler.")
@@ -55,8 +55,8 @@ class Bias(Tuning):
         """The body has no dropout, as with adapters."""
         self.transformer.heads.train(on)
 
-    def spent(self, forward_flops: int, tokens: int) -> Spent:
-        return Spent(2 * forward_flops, tokens)  # back through the states alone
+    def cost(self, forward_flops: int, tokens: int) -> Cost:
+        return Cost(2 * forward_flops, tokens)  # back through the states alone
 
 
 TUNING = Bias

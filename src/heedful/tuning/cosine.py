@@ -4,14 +4,13 @@ class (a line, for a score) are solved for."""
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from heedful import plugins
 from heedful.errors import RequestError
+from heedful.inputs.protocol import Inputs
 from heedful.models.transformer import Transformer
-from heedful.nn.heads import Reading
-from heedful.objectives.protocol import Objective
+from heedful.nn.heads import HeadInput
 from heedful.recipes.schema import Recipe, TuningTable
 from heedful.tuning.frozen import Frozen
-from heedful.tuning.protocol import Surroundings
+from heedful.tuning.protocol import TuningContext
 
 _PENALTY = 1e-6  # so that there is an optimum even if the cosine separates the classes
 
@@ -23,18 +22,18 @@ class CosineTable(TuningTable):
 
 class Cosine(Frozen):
     Table = CosineTable
-    READING = Reading("mean", "cosine")
+    HEAD_INPUT = HeadInput("mean", "cosine")
     COMPARE_DEFAULTS: ClassVar = {}
 
-    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
-        if any(transformer.head_shapes[name].pairs != "cosine" for name in objective.heads(self.READING)):
+    def __init__(self, transformer: Transformer, inputs: Inputs[Any], context: TuningContext) -> None:
+        if any(transformer.head_shapes[name].pairs != "cosine" for name in context.heads):
             raise RequestError('tuning.method = "cosine" is for pairs of texts; use "frozen".')
-        super().__init__(transformer, objective, around)
+        super().__init__(transformer, inputs, context)
 
     @classmethod
     def check(cls, recipe: Recipe) -> None:
         super().check(recipe)
-        if not plugins.find("objective", recipe.objective.kind).CONVEX:
+        if not recipe.objective.CONVEX:
             raise RequestError(
                 f'tuning.method = "cosine" solves for its head, which objective.kind = "{recipe.objective.kind}" does '
                 'not allow; use "frozen" or "full".'

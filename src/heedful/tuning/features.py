@@ -17,7 +17,7 @@ from heedful.models.flops import forward_flops
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import ONE_STATE, Reads
 from heedful.storage.hashing import sha256_of
-from heedful.tuning.protocol import Spent, Surroundings
+from heedful.tuning.protocol import Cost, TuningContext
 
 
 @dataclass(frozen=True)
@@ -25,49 +25,52 @@ class Computed:
     """The features, and what it took to compute them, whoever did: the runs of a study share the files."""
 
     cache: CachedFeatures
-    spent: Spent
+    spent: Cost
 
 
 def compute_features(
-    transformer: Transformer, sets: Mapping[str, Sequence[EncodedText]], reads: Reads, around: Surroundings
+    transformer: Transformer, sets: Mapping[str, Sequence[EncodedText]], reads: Reads, context: TuningContext
 ) -> Computed:
     """A file for each set of texts, mapped into memory."""
-    reader = TextReader(transformer, around.device)
+    reader = TextReader(transformer, context.device)
     arrays, seconds = _kept(
-        sets, ["features", reads], around, lambda name, folder: _compute(reader, sets[name], reads, folder)
+        sets, ["features", reads], context, lambda name, folder: _compute(reader, sets[name], reads, folder)
     )
     lengths = _trained_lengths(sets)
     flops = forward_flops(transformer.shape, lengths, [1] * len(lengths) if reads in ONE_STATE else None)
     return Computed(
-        CachedFeatures(arrays, reads, around.device), Spent(flops, sum(lengths), seconds, padding_share=0.0)
+        CachedFeatures(arrays, reads, context.device), Cost(flops, sum(lengths), seconds, padding_share=0.0)
     )
 
 
 def compute_lower_states(
-    transformer: Transformer, sets: Mapping[str, Sequence[EncodedText]], blocks: int, around: Surroundings
-) -> tuple[LowerStates, Spent]:
+    transformer: Transformer, sets: Mapping[str, Sequence[EncodedText]], blocks: int, context: TuningContext
+) -> tuple[LowerStates, Cost]:
     """The states after the first so many blocks, which do not move, of every token: a file for each set of texts."""
     starts = {name: np.cumsum([0, *(text.tokens for text in texts)]) for name, texts in sets.items()}
 
     def make(name: str, folder: Path) -> None:
-        _compute_states(transformer, around.device, sets[name], starts[name], blocks, folder)
+        _compute_states(transformer, context.device, sets[name], starts[name], blocks, folder)
 
-    arrays, seconds = _kept(sets, ["states", blocks], around, make)
+    arrays, seconds = _kept(sets, ["states", blocks], context, make)
     lengths = _trained_lengths(sets)
     flops = forward_flops(replace(transformer.shape, layers=blocks), lengths)
-    return LowerStates(arrays, starts, blocks, around.device), Spent(flops, sum(lengths), seconds)
+    return LowerStates(arrays, starts, blocks, context.device), Cost(flops, sum(lengths), seconds)
 
 
 def _kept(
-    sets: Mapping[str, Sequence[EncodedText]], what: list[Any], around: Surroundings, make: Callable[[str, Path], None]
+    sets: Mapping[str, Sequence[EncodedText]],
+    what: list[Any],
+    context: TuningContext,
+    make: Callable[[str, Path], None],
 ) -> tuple[dict[str, np.ndarray], float]:
     """The array of each set, made by whoever comes first, and how long that took."""
     seconds, arrays = 0.0, dict[str, np.ndarray]()
     with contextlib.ExitStack() as folders:  # in the order of the sets, so that nobody waits in a circle
         for name, texts in sets.items():
             kind, *which = what
-            key = {**around.facts, kind: [*which, name, str(around.device), torch.get_num_threads()]}
-            folder = folders.enter_context(around.store.place({**key, "texts": _digest(texts)}))
+            key = {**context.cache_key, kind: [*which, name, str(context.device), torch.get_num_threads()]}
+            folder = folders.enter_context(context.store.place({**key, "texts": _digest(texts)}))
             if not (folder / "features.npy").exists():
                 make(name, folder)
             seconds += json.loads((folder / "seconds.json").read_text(encoding="utf-8"))

@@ -3,20 +3,19 @@ no seed has a part in; others are trained step by step."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import nn
 
-from heedful import plugins
 from heedful.errors import RequestError
 from heedful.inference.reader import TextReader
+from heedful.inputs.protocol import Inputs
 from heedful.models.transformer import Transformer
-from heedful.nn.heads import Reading
-from heedful.objectives.protocol import Objective
+from heedful.nn.heads import HeadInput
 from heedful.recipes.schema import Recipe, TuningTable
 from heedful.tuning.features import compute_features, compute_lower_states
-from heedful.tuning.protocol import Spent, Surroundings, Tuning
+from heedful.tuning.protocol import Cost, Tuning, TuningContext
 from heedful.tuning.solving import PENALTIES, solve_head
 
 _OF_STEPS = (
@@ -40,40 +39,40 @@ class FrozenTable(TuningTable):
 
 class Frozen(Tuning):
     Table: ClassVar[type[TuningTable]] = FrozenTable
-    READING = Reading("mean", "towers")
+    HEAD_INPUT = HeadInput("mean", "towers")
     MOVES_BODY = False
     COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 30, "lr": 3e-3, "warmup": 0.0}}
 
-    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
-        self.transformer = transformer.to(around.device)
+    def __init__(self, transformer: Transformer, inputs: Inputs[Any], context: TuningContext) -> None:
+        self.transformer = transformer.to(context.device)
         self.transformer.body.requires_grad_(False)
         self.transformer.body.eval()
-        self.heads = list(objective.heads(self.READING))
-        method = around.recipe.tuning.method
+        self.heads = list(context.heads)
+        method = context.recipe.tuning.method
         shapes = [self.transformer.head_shapes[name] for name in self.heads]
         reads, recurrent = {shape.reads for shape in shapes}, all(shape.recurrent for shape in shapes)
-        if len(reads) != 1 or ("every" in reads and not recurrent) or not objective.cached_texts():
+        if len(reads) != 1 or ("every" in reads and not recurrent) or not inputs.cached_texts():
             raise RequestError(
                 f'tuning.method = "{method}" needs an objective whose heads read one state of each text; use "full".'
             )
-        if any(name.startswith("body.") for name in around.fresh):
+        if any(name.startswith("body.") for name in context.fresh):
             raise RequestError(
-                f'{around.recipe.model.name}: has no pooler, so model.pooling = "cls" has nothing to freeze; '
+                f'{context.recipe.model.name}: has no pooler, so model.pooling = "cls" has nothing to freeze; '
                 'use "mean".'
             )
         if recurrent:  # every state of every text is kept, and batches are still padded
             layers = self.transformer.shape.layers
-            lower, self.once = compute_lower_states(self.transformer, objective.cached_texts(), layers, around)
-            self.reader = TextReader(self.transformer, around.device, lower=lower)
+            lower, self.once = compute_lower_states(self.transformer, inputs.cached_texts(), layers, context)
+            self.reader = TextReader(self.transformer, context.device, lower=lower)
             return
-        computed = compute_features(self.transformer, objective.cached_texts(), reads.pop(), around)
+        computed = compute_features(self.transformer, inputs.cached_texts(), reads.pop(), context)
         self.once = computed.spent
-        self.reader = TextReader(self.transformer, around.device, computed.cache)
-        objective.texts_are_cached()
-        if self.solves(around.recipe):
+        self.reader = TextReader(self.transformer, context.device, computed.cache)
+        inputs.texts_are_cached()
+        if self.solves(context.recipe):
             (head,) = self.heads
-            penalties = self.penalties(around.recipe)
-            self.solve = partial(solve_head, self.reader, head, objective, penalties)
+            penalties = self.penalties(context.recipe)
+            self.solve = partial(solve_head, self.reader, head, penalties)
 
     @classmethod
     def check(cls, recipe: Recipe) -> None:
@@ -89,7 +88,7 @@ class Frozen(Tuning):
             raise RequestError(
                 'tuning.solve needs model.head = "linear" and no recurrent network: others have no one optimum.'
             )
-        if table.solve and not plugins.find("objective", recipe.objective.kind).CONVEX:
+        if table.solve and not recipe.objective.CONVEX:
             raise RequestError(f'tuning.solve: objective.kind = "{recipe.objective.kind}" cannot be solved at once.')
         if min(table.penalties) <= 0:
             raise RequestError(f"tuning.penalties = {table.penalties}: each must be above 0, or there is no optimum.")
@@ -100,8 +99,7 @@ class Frozen(Tuning):
         assert isinstance(table, FrozenTable)
         if table.solve is not None:
             return table.solve
-        convex: bool = plugins.find("objective", recipe.objective.kind).CONVEX
-        return convex and recipe.model.head == "linear" and recipe.model.recurrent is None
+        return recipe.objective.CONVEX and recipe.model.head == "linear" and recipe.model.recurrent is None
 
     @classmethod
     def penalties(cls, recipe: Recipe) -> Sequence[float]:
@@ -131,7 +129,7 @@ class Frozen(Tuning):
     def train(self, on: bool) -> None:
         self.transformer.heads.train(on)
 
-    def spent(self, forward_flops: int, tokens: int) -> Spent:
+    def cost(self, forward_flops: int, tokens: int) -> Cost:
         return self.once
 
 

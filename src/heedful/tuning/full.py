@@ -1,7 +1,7 @@
 """Every weight moves."""
 
 import re
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -9,11 +9,11 @@ from torch import nn
 
 from heedful.errors import RequestError
 from heedful.inference.reader import TextReader
+from heedful.inputs.protocol import Inputs
 from heedful.models.transformer import Transformer
-from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import TuningTable
 from heedful.streams import seed_of
-from heedful.tuning.protocol import Spent, Surroundings, Tuning
+from heedful.tuning.protocol import Cost, Tuning, TuningContext
 from heedful.tuning.vocabulary import CompactTable
 
 
@@ -30,28 +30,28 @@ class Full(Tuning):
     Table = FullTable
     COMPARE_DEFAULTS: ClassVar = {"training": {"epochs": 5, "lr": 1e-4}}
 
-    def __init__(self, module: nn.Module, objective: Objective, around: Surroundings) -> None:
+    def __init__(self, module: nn.Module, inputs: Inputs[Any], context: TuningContext) -> None:
         """Any model; one that is no body with heads has nothing but its weights here."""
-        table = around.recipe.tuning
+        table = context.recipe.tuning
         assert isinstance(table, FullTable)
         self.layer_decay = table.layer_decay
-        self.reader = TextReader(module.to(around.device), around.device)
+        self.reader = TextReader(module.to(context.device), context.device)
         self.compact: CompactTable | None = None
         self.unread: tuple[str, ...] = ()
         if isinstance(module, Transformer):
-            self._begin(module, table, objective, around.seed)
+            self._begin(module, table, inputs, context)
         elif table.layer_decay != 1 or table.reinit_layers:
             key = "layer_decay" if table.layer_decay != 1 else "reinit_layers"
             raise RequestError(f"tuning.{key} is for a body of blocks, which this model is not; leave it out.")
 
-    def _begin(self, transformer: Transformer, table: FullTable, objective: Objective, seed: int) -> None:
-        self._reinitialise(transformer, table.reinit_layers, seed)
+    def _begin(self, transformer: Transformer, table: FullTable, inputs: Inputs[Any], context: TuningContext) -> None:
+        self._reinitialise(transformer, table.reinit_layers, context.seed)
         self.transformer = transformer
-        ids = objective.token_ids()
+        ids = inputs.token_ids()
         self.compact = None if ids is None else CompactTable(transformer, ids)
         if self.compact is not None:
-            objective.renumber(self.compact.new_id)
-        self.unread = tuple(self._unread(objective))
+            inputs.renumber(self.compact.new_id)
+        self.unread = tuple(self._unread(context))
 
     @staticmethod
     def _reinitialise(transformer: Transformer, depth: int, seed: int) -> None:
@@ -62,10 +62,10 @@ class Full(Tuning):
             top = tuple(f"body.blocks.{i}." for i in range(layers - depth, layers))
             transformer.initialise(torch.Generator().manual_seed(seed_of(seed, "layers")), only=top)
 
-    def _unread(self, objective: Objective) -> list[str]:
+    def _unread(self, context: TuningContext) -> list[str]:
         """Parts that no head of the objective reads: they have no gradient, and their decay would be for nothing."""
         heads = self.transformer.head_shapes
-        pooled = any(heads[name].reads == "pooled" for name in objective.heads(self.READING))
+        pooled = any(heads[name].reads == "pooled" for name in context.heads)
         return [] if pooled else ["body.pooler."]
 
     def trainable(self) -> dict[str, nn.Parameter]:
@@ -85,8 +85,8 @@ class Full(Tuning):
     def set_aside(self) -> int:
         return 0 if self.compact is None else self.compact.set_aside
 
-    def spent(self, forward_flops: int, tokens: int) -> Spent:
-        return Spent(3 * forward_flops, tokens)  # a backward pass costs two forward ones
+    def cost(self, forward_flops: int, tokens: int) -> Cost:
+        return Cost(3 * forward_flops, tokens)  # a backward pass costs two forward ones
 
     def finish(self, decay: float, model: Transformer | None = None) -> None:
         if self.compact is not None:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from heedful.checkpoints.adapters import find_adapter, put_adapter
 from heedful.errors import RequestError
+from heedful.inputs.protocol import Inputs
 from heedful.models.adapters import FusionShape, add_fusion, draw_fusion
 from heedful.models.composition import Composition, Fuse
 from heedful.nn.adapters import Fusion as FusionModule
-from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe, TuningTable
 from heedful.streams import seed_of
 from heedful.tuning.adapters import AdapterTuning, refuse_random
@@ -50,8 +50,8 @@ class Fusion(AdapterTuning):
         if not table.value and table.regularise not in (0.0, FusionTable.model_fields["regularise"].default):
             raise RequestError("tuning.regularise is about the value matrix; leave it out, or set tuning.value.")
 
-    def compose(self, head: str, objective: Objective) -> Composition:
-        table, seed = _table(self.around.recipe), self.around.seed
+    def compose(self, head: str) -> Composition:
+        table, seed = _table(self.context.recipe), self.context.seed
         if not self.started_from:
             names = []
             for source in table.adapters:
@@ -61,7 +61,7 @@ class Fusion(AdapterTuning):
                         f"tuning.adapters: {source} holds an adapter called {stored.name!r}, as another of them does; "
                         "save one under another name (load_adapter(DIR, name=NEW), then save_adapter(DIR, NEW))."
                     )
-                put_adapter(self.transformer, self.around.family, stored, stored.name)
+                put_adapter(self.transformer, self.context.family, stored, stored.name)
                 names.append(stored.name)
                 self.started_from[source] = stored.fingerprint
             self.fuse = Fuse(*names)
@@ -83,8 +83,8 @@ class Fusion(AdapterTuning):
     def made_from(self) -> dict[str, str]:
         return self.started_from
 
-    def conclude(self, objective: Objective) -> dict[str, Any]:
-        return fusion_use(self.reader, self.fuse, objective)
+    def conclude(self, inputs: Inputs[Any]) -> dict[str, Any]:
+        return fusion_use(self.reader, self.fuse, inputs)
 
 
 def _table(recipe: Recipe) -> FusionTable:

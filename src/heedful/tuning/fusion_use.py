@@ -6,18 +6,18 @@ from typing import Any
 from heedful.inference.fusion_weights import text_weights
 from heedful.inference.items import EncodedText
 from heedful.inference.reader import TextReader
+from heedful.inputs.protocol import Inputs
 from heedful.models.composition import Fuse
-from heedful.objectives.protocol import Objective
 
 _MOST = 2000  # texts that are looked at
 
 
-def fusion_use(reader: TextReader, fuse: Fuse, objective: Objective) -> dict[str, Any]:
+def fusion_use(reader: TextReader, fuse: Fuse, inputs: Inputs[Any]) -> dict[str, Any]:
     """What metrics.json says under "fusion": of the texts of each evaluation set, the mean weight of each adapter by
     place and layer, and the same by label where the labels are known. A text counts as much as any other."""
     found: dict[str, Any] = {}
-    for name in objective.sets():
-        texts, labels = objective.labelled_texts(name)
+    for name in inputs.data.sets():
+        texts, labels = inputs.labelled_texts(name)
         if texts:
             found[name] = _of_texts(reader, texts[:_MOST], labels[:_MOST], fuse)
     return {"fusion": {"adapters": list(fuse.names), "sets": found}} if found else {}

@@ -10,7 +10,6 @@ from heedful.errors import RequestError
 from heedful.models.adapters import LowRankShape, MapName, activate, merge, parsed
 from heedful.models.composition import Composition
 from heedful.models.transformer import Transformer
-from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe
 from heedful.tuning.adapters import NewAdapterTable, NewAdapterTuning, layers_left_out
 
@@ -55,28 +54,28 @@ class Lora(NewAdapterTuning):
             raise RequestError("tuning.merge: changes for several tasks cannot all become a part of the same weights.")
 
     def adapter_shape(self) -> LowRankShape:
-        table, body = _table(self.around.recipe), self.transformer.shape
-        known = [name for layer, name in map_modules(FAMILIES[self.around.family], body) if layer == 0]
+        table, body = _table(self.context.recipe), self.transformer.shape
+        known = [name for layer, name in map_modules(FAMILIES[self.context.family], body) if layer == 0]
         usual: tuple[MapName, ...] = ("qkv",) if "qkv" in known else ("query", "value")
         maps = usual if table.maps is None else tuple(table.maps)
         strange = next((name for name in maps if name not in known), None)
         if strange is not None:
-            family = self.around.family
+            family = self.context.family
             raise RequestError(f"tuning.maps: a {family} has no map {strange!r}; it has {', '.join(known)}.")
         left_out = layers_left_out(table.layers, body.layers)
         return LowRankShape(maps, table.rank, table.alpha, table.dropout, table.stabilised, left_out)
 
-    def compose(self, head: str, objective: Objective) -> Composition:
-        if _table(self.around.recipe).merge and set(self.transformer.adapters) - set(self.own_names):
+    def compose(self, head: str) -> Composition:
+        if _table(self.context.recipe).merge and set(self.transformer.adapters) - set(self.own_names):
             carried = ", ".join(self.transformer.adapters)
             raise RequestError(
                 f"tuning.merge: the model carries adapters ({carried}), which would stand on another body."
             )
-        return super().compose(head, objective)
+        return super().compose(head)
 
     def finish(self, decay: float, model: Transformer | None = None) -> None:
         model = model or self.transformer
-        if _table(self.around.recipe).merge:
+        if _table(self.context.recipe).merge:
             activate(model, parsed(model.head_shapes[self.heads[0]].adapters))
             merge(model)
 

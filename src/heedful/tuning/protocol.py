@@ -13,31 +13,36 @@ import torch
 from torch import Tensor, nn
 
 from heedful.inference.reader import TextReader
+from heedful.inputs.protocol import Inputs, Step
 from heedful.models.transformer import Transformer
-from heedful.nn.heads import Reading
+from heedful.nn.heads import HeadInput
 from heedful.objectives.protocol import Objective
 from heedful.recipes.schema import Recipe, TuningTable
 from heedful.storage.shared import SharedStore
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """Where a tuning is at work."""
+class TuningContext:
+    """What a tuning is made with, besides the model and its inputs."""
 
     recipe: Recipe
     seed: int
     device: torch.device
     store: SharedStore
-    facts: Mapping[str, Any]
+    cache_key: Mapping[str, Any]
     """Which body this is, for what is kept in the store."""
     family: str
     """In whose dialect the model is written."""
     fresh: frozenset[str]
     """Parameters that the checkpoint did not have and that were drawn: new heads, perhaps a pooler."""
+    heads: Mapping[str, bool]
+    """The heads of the objective, and whether training moves each."""
+    data_name: str
+    """What the data are called."""
 
 
 @dataclass(frozen=True)
-class Spent:
+class Cost:
     """What training has cost beyond the seconds of its steps."""
 
     flops: int
@@ -57,7 +62,7 @@ class DevScore(NamedTuple):
     """The objective's own loss, negated; −inf for an objective that has none to tell."""
 
 
-Solve = Callable[[Callable[[dict[str, Any]], DevScore | None]], None]
+Solve = Callable[[Objective, Step, Callable[[dict[str, Any]], DevScore | None]], None]
 """Finds the optimum. It is given a function that judges the model as it is, logs these facts beside the judgement, and
 returns the score on dev, None without dev."""
 
@@ -67,7 +72,7 @@ class Tuning(ABC):
 
     Table: ClassVar[type[TuningTable]]
     """Its keys in a recipe: a subclass whose `method` is this tuning's name."""
-    READING: ClassVar[Reading] = Reading()
+    HEAD_INPUT: ClassVar[HeadInput] = HeadInput()
     """What a new head should read if the recipe does not say."""
     COMPARE_DEFAULTS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Tables of a recipe that `heedful compare` takes for this tuning, as far as it uses them, unless it is told
@@ -115,7 +120,7 @@ class Tuning(ABC):
         return None
 
     @abstractmethod
-    def __init__(self, transformer: Transformer, objective: Objective, around: Surroundings) -> None:
+    def __init__(self, transformer: Transformer, inputs: Inputs[Any], context: TuningContext) -> None:
         """The objective is prepared: what can be computed once is computed here."""
 
     def made_from(self) -> dict[str, str]:
@@ -140,10 +145,10 @@ class Tuning(ABC):
         return 0
 
     @abstractmethod
-    def spent(self, forward_flops: int, tokens: int) -> Spent:
+    def cost(self, forward_flops: int, tokens: int) -> Cost:
         """From what one forward pass of every step so far came to."""
 
-    def conclude(self, objective: Objective) -> dict[str, Any]:
+    def conclude(self, inputs: Inputs[Any]) -> dict[str, Any]:
         """What metrics.json holds of how the finished model works, such as which adapter a fusion uses where."""
         return {}
 

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from heedful.errors import RequestError, WorkError
 from heedful.inference.items import Item
 from heedful.inference.reader import CachedFeatures, TextReader
+from heedful.inputs.protocol import Step
 from heedful.models.composition import Composition
 from heedful.nn.heads import LinearHead, blocks_of
-from heedful.objectives.protocol import Objective, Partial
+from heedful.objectives.protocol import Objective, Partial, StepContext
 from heedful.streams import Parts
 from heedful.tuning.protocol import DevScore
 
@@ -35,15 +36,16 @@ _LBFGS = {"maxiter": 2000, "maxfun": 4000, "maxcor": 50, "gtol": 1e-7, "ftol": 0
 def solve_head(
     reader: TextReader,
     head: str,
-    objective: Objective,
     penalties: Sequence[float],
+    objective: Objective,
+    step: Step,
     judge: Callable[[dict[str, Any]], DevScore | None],
 ) -> None:
     """Leave the head as the best on dev of the solutions for each penalty: see `Solve` in the protocol."""
     module = reader.transformer.heads[head]
     assert isinstance(module, LinearHead)
     module.eval()
-    problem = _Problem(reader, head, module.output, objective)
+    problem = _Problem(reader, head, module.output, objective, step)
     best: DevScore | None = None
     highest, kept, behind = (-np.inf, -np.inf), dict[str, Tensor](), 0
     for penalty in sorted(penalties, reverse=True):  # from the strongest on: each starts where the one before ended
@@ -115,12 +117,12 @@ class _Problem:
     λ: in these coordinates the loss is about as curved in every direction, and few steps are enough.
     """
 
-    def __init__(self, reader: TextReader, head: str, found: nn.Linear, objective: Objective) -> None:
-        biased = found.bias is not None
-        self.output = nn.Linear(found.in_features, found.out_features, biased, dtype=torch.float64)
+    def __init__(self, reader: TextReader, head: str, layer: nn.Linear, objective: Objective, step: Step) -> None:
+        biased = layer.bias is not None
+        self.output = nn.Linear(layer.in_features, layer.out_features, biased, dtype=torch.float64)
         for p in self.output.parameters():
             nn.init.zeros_(p)
-        self.objective, self.step = objective, objective.everything()
+        self.objective, self.step = objective, step
         self.counts = objective.counts(self.step)
         self.inputs = _Inputs(reader, self.output)
         for _ in self._losses():
@@ -131,7 +133,8 @@ class _Problem:
 
     def _losses(self) -> Iterator[Partial]:
         parts = Parts(-(-len(self.step.rows) // _ROWS))
-        return self.objective.losses(self.inputs, self.step, self.counts, parts, lambda part: None)
+        context = StepContext(parts, lambda part: None, lambda rows: rows)
+        return self.objective.losses(self.inputs, self.step, self.counts, context)
 
     def minimise(self, penalty: float) -> float:
         """Goes on from where the parameters are; returns the least loss."""
@@ -152,9 +155,9 @@ class _Problem:
             fill(x)
             self.output.zero_grad()
             total = penalty / 2 * float((weight_kf.detach() ** 2).sum())
-            for one in self._losses():
-                one.loss.backward()  # type: ignore[no-untyped-call]
-                total += float(one.loss.detach())
+            for partial in self._losses():
+                partial.loss.backward()  # type: ignore[no-untyped-call]
+                total += float(partial.loss.detach())
             assert weight_kf.grad is not None
             gradient_kf = weight_kf.grad + penalty * weight_kf.detach()
             tilted_kf = torch.linalg.solve_triangular(factor_ff.T, gradient_kf, upper=True, left=False)

@@ -1,17 +1,15 @@
 """A translator's directory, whole: read with every tensor accounted for, or written."""
 
 import json
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from heedful.checkpoints import config as configs
-from heedful.checkpoints.directory import MODEL_FILES, link_tensors, sample_of, save_tensors
-from heedful.checkpoints.tensors import SAFETENSORS, Stored, existing, open_tensors
+from heedful.checkpoints.directory import MODEL_FILES, link_tensors, save_tensors
+from heedful.checkpoints.named_tensors import Names, load_named
+from heedful.checkpoints.tensors import SAFETENSORS, existing, open_tensors
 from heedful.checkpoints.translators import marian, own
 from heedful.checkpoints.translators.checkpoint import SETTINGS_FILE, TranslationModel, TranslatorCheckpoint
 from heedful.checkpoints.translators.fields import check_start
@@ -49,12 +47,23 @@ def read_translator(directory: Path, kernels: Kernels = FUSED) -> TranslatorChec
         described = marian.describe(directory, config, tensors, kernels)
     else:
         described = own.describe(directory, config, kernels)
-    _check_all_tensors_used(directory, described, tensors)
-    tokenizers = _tokenizers(directory, described.model)
-    sources = _fill(directory, described, tensors)
-    settings = _read_settings(directory, described.model)
+    model = described.model
+    read, _ = load_named(
+        directory,
+        model,
+        Names(described.entries, described.copies, derived=described.derived),
+        tensors,
+        "the translator that config.json describes",
+        "fetch or save it again",
+        part=model.translator if isinstance(model, BertFusedSeq2Seq) else model,
+    )
+    sources = {**described.bert_sources, **read}
+    assert set(sources) == {name for name, _ in model.named_parameters()}, "a parameter was not read"
+    model.eval()
+    tokenizers = _tokenizers(directory, model)
+    settings = _read_settings(directory, model)
     checkpoint = TranslatorCheckpoint(
-        described.model,
+        model,
         tokenizers,
         described.bert_tokenizer,
         family,
@@ -75,53 +84,6 @@ def _read_settings(directory: Path, model: TranslationModel) -> dict[str, Any]:
     if path is not None and (start := settings.get("decoder_start_token_id")) is not None:
         check_start(path, start, own.vocabularies(model)[1])
     return settings
-
-
-def _check_all_tensors_used(directory: Path, described: own.Described, tensors: Mapping[str, Stored]) -> None:
-    """Every stored tensor must belong to the model, and the model's must all be stored, with the right shapes."""
-    sizes = {name: p.shape for name, p in described.model.named_parameters()}
-    expected = {theirs: e.their_shape(sizes[e.ours]) for e in described.entries for theirs in e.theirs}
-    present = {n: tensors[n] for n in expected if n in tensors}
-    problems = {
-        "missing": [n for n in expected if n not in present],
-        "of another shape": [
-            f"{n} is {list(t.shape)}, not {list(expected[n])}" for n, t in present.items() if t.shape != expected[n]
-        ],
-        "not floating-point": [n for n, t in present.items() if not t.is_float],
-        "without a home": [
-            n
-            for n in tensors
-            if n not in expected and n not in described.copies and not re.fullmatch(described.derived, n)
-        ],
-    }
-    if any(problems.values()):
-        found = "; ".join(f"{len(names)} {what}: {sample_of(names)}" for what, names in problems.items() if names)
-        raise RequestError(
-            f"{directory}: the tensors do not fit the translator that config.json describes ({found}); fetch or save "
-            "it again."
-        )
-
-
-def _fill(directory: Path, described: own.Described, tensors: Mapping[str, Stored]) -> dict[str, str]:
-    """The stored values into the model; where each tensor came from."""
-    model, sources = described.model, dict(described.bert_sources)
-    (model.translator if isinstance(model, BertFusedSeq2Seq) else model).to_empty(device="cpu")
-    parameters = dict(model.named_parameters())
-    for entry in described.entries:
-        for name, view in entry.views(parameters[entry.ours].detach()).items():
-            view.copy_(tensors[name].read())
-            if not view.sum().isfinite() and (bad := int((~view.isfinite()).sum())):
-                raise RequestError(f"{directory / tensors[name].file}: {name} has {bad} NaN or infinite values.")
-        stored = " + ".join(tensors[n].name for n in entry.theirs)
-        sources[entry.ours] = f"{tensors[entry.theirs[0]].file}: {stored}"
-    for copy, original in described.copies.items():
-        if copy in tensors and not torch.equal(tensors[copy].read().float(), tensors[original].read().float()):
-            raise RequestError(
-                f"{directory}: {copy} is not equal to {original}, but config.json says that they are one."
-            )
-    assert set(sources) == set(parameters), "a parameter was not read"
-    model.eval()
-    return sources
 
 
 def _tokenizers(directory: Path, model: TranslationModel) -> PairTokenizer:

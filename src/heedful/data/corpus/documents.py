@@ -12,6 +12,7 @@ from heedful.data.files import missing_column
 from heedful.data.jsonl import read_jsonl
 from heedful.data.tables import open_parquet
 from heedful.errors import RequestError
+from heedful.storage import lines as storage_lines
 
 MARKERS = ("<|endofdocument|>", "<|endoftext|>")
 """Lines that are known to separate documents."""
@@ -28,12 +29,12 @@ class Source:
     called: str
     """What the user calls it."""
     separator: str = "auto"
-    """What a document is: "line", "blank-line" (lines up to the next empty one), "file", a line that stands between
+    """What a document is: "line", "blank-line" (lines up to the next empty one), "file", a line between
     two documents, or "auto": as the file looks. A row of JSONL or Parquet is always one."""
     text: str | None = None
     """The key of JSONL, or the column of Parquet, that holds the text."""
     most: int | None = None
-    """Only so many characters from the beginning."""
+    """Number of characters to read, from the beginning."""
 
     @property
     def table(self) -> str | None:
@@ -43,8 +44,8 @@ class Source:
 
 
 def read_documents(source: Source, empty_rows: bool = False) -> Iterator[str]:
-    """The text of each document in the order of the file, without those that have none; with `empty_rows`, a row of a
-    table that has none is an empty text."""
+    """Yield the text of each document in the order of the file, without empty ones. With `empty_rows`, an empty row of
+    a table is an empty text."""
     left = source.most
     if source.table:
         whole = (text if text.strip() else "" for text in _rows(source))
@@ -60,7 +61,7 @@ def read_documents(source: Source, empty_rows: bool = False) -> Iterator[str]:
 
 
 def find_separator(source: Source) -> str:
-    """What separates the documents of a file of lines."""
+    """Return what separates the documents of a file of lines."""
     if source.separator != "auto":
         return source.separator
     seen, texts, empty = 0, 0, 0
@@ -82,18 +83,18 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _in_words_of_corpora(path: Path, read: Iterator[_Read], remedy: str) -> Iterator[_Read]:
-    """The same, but a line that is too long is not called a broken table."""
+    """Yield the same lines, but do not call a line that is too long a broken table."""
     try:
         yield from read
-    except disk.LongLineError as error:
+    except storage_lines.LongLineError as error:
         raise RequestError(
-            f"{path}, line {error.number}, is longer than {disk.LONGEST // 2**20} MB, and a corpus is read line by "
-            f"line; {remedy}."
+            f"{path}, line {error.number}, is longer than {storage_lines.LONGEST // 2**20} MB, and a corpus is read "
+            f"line by line; {remedy}."
         ) from None
 
 
 def _between(source: Source, separator: str) -> Iterator[str]:
-    """Lines up to the next separator, each document as its lines with \\n between them."""
+    """Yield the documents between separators, each as its lines with \\n between them."""
     lines: list[str] = []
     size, seen = 0, separator in ("line", "blank-line", "file")
     for raw in _lines(source.path):
@@ -149,7 +150,7 @@ def _text(value: Any, path: Path, place: str) -> str:
 
 
 def _cut(text: str) -> Iterator[str]:
-    """A document in parts of at most LONGEST characters, cut at the end of a line where there is one."""
+    """Cut a document into parts of at most LONGEST characters, at the end of a line where there is one."""
     while len(text) > LONGEST:
         end = text.rfind("\n", LONGEST // 2, LONGEST) + 1 or LONGEST
         yield text[:end]

@@ -33,21 +33,21 @@ CORPORA = {
 
 
 def find_sources(names: Sequence[str], separator: str, text: str | None) -> list[Source]:
-    """Each of these as a file that is there."""
+    """Return each of these as a source that exists."""
     return [_find(name, separator, text) for name in names]
 
 
 def refuse_unused(sources: Sequence[Source], separator: str, text: str | None) -> None:
-    """What says how to read files, and none of these uses."""
+    """Refuse settings on how to read files that none of these files uses."""
     called = ", ".join(source.called for source in sources)
     if text is not None and not any(source.table for source in sources):
         raise RequestError(
-            f"text = {text!r} is a key of JSONL or a column of Parquet, and there is none in {called}; leave it out."
+            f"text = {text!r} is a key of JSONL or a column of Parquet, and there is none in {called}; remove it."
         )
     if separator != "auto" and all(source.table for source in sources):
         raise RequestError(
             f"separator = {separator!r} is for files of lines, and there is none in {called}: each row is a document; "
-            "leave it out."
+            "remove it."
         )
 
 

@@ -19,8 +19,8 @@ _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)$")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text; the white space between two stands before the second. Titles (Mr.), initials (J. R.) and
-    what goes on in lower case end no sentence."""
+    """Split a text into sentences; the white space between two belongs to the second. Titles (Mr.), initials (J. R.)
+    and a continuation in lower case do not end a sentence."""
     pieces, start = [], 0
     for match in _END.finditer(text):
         end = match.end()

@@ -46,7 +46,9 @@ class Corpus:
         self.directory = directory
         path = directory / DESCRIPTION
         if not path.exists():
-            raise RequestError(f"{directory}: has no {DESCRIPTION}, so it is no corpus; make one: heedful data shard.")
+            raise RequestError(
+                f"{directory}: has no {DESCRIPTION}, so it is not a corpus; make one: heedful data shard."
+            )
         self.facts: Mapping[str, Any] = read_object(path)
         if self.facts.get("format") != FORMAT:
             raise RequestError(f"{path}: was written by another version of heedful; make the corpus again.")
@@ -70,31 +72,31 @@ class Corpus:
         return Shard(**arrays)
 
     def ids(self, start: int, end: int) -> npt.NDArray[np.int64]:
-        """Of the tokens from `start` up to `end`, which are in one document."""
+        """Return the tokens from `start` up to `end`, which are in one document."""
         i = bisect.bisect_right(self._first_token, start) - 1
         shard, first = self._shards[i], self._first_token[i]
         return np.asarray(shard.tokens[start - first : end - first], dtype=np.int64)
 
     def document(self, number: int) -> tuple[int, int]:
-        """Its first token, and the one after its last."""
+        """Return the first token of a document, and the one after its last."""
         shard, first, first_token = self._shard_of_document(number)
         begin, end = shard.documents[number - first], shard.documents[number - first + 1]
         return first_token + int(shard.sentences[begin]), first_token + int(shard.sentences[end])
 
     def sentence_starts(self, number: int) -> npt.NDArray[np.int64]:
-        """Of one document: where each of its sentences begins, and where the last one ends."""
+        """Return where each sentence of a document begins, and where the last one ends."""
         shard, first, first_token = self._shard_of_document(number)
         begin, end = int(shard.documents[number - first]), int(shard.documents[number - first + 1])
         return np.asarray(shard.sentences[begin : end + 1], dtype=np.int64) + first_token
 
     def sentence_bytes(self, number: int) -> npt.NDArray[np.int64]:
-        """Of one document: how many bytes of text each of its sentences is."""
+        """Return the number of bytes of text of each sentence of a document."""
         shard, first, _ = self._shard_of_document(number)
         begin, end = int(shard.documents[number - first]), int(shard.documents[number - first + 1])
         return np.asarray(shard.bytes[begin:end], dtype=np.int64)
 
     def token_counts(self, vocabulary: int) -> npt.NDArray[np.int64]:
-        """How often each id occurs."""
+        """Count how often each id occurs."""
         counts = np.zeros(vocabulary, dtype=np.int64)
         for shard in self._shards:
             counts += np.bincount(np.asarray(shard.tokens), minlength=vocabulary)
@@ -106,7 +108,7 @@ class Corpus:
 
 
 def fingerprint_of(directory: Path) -> str:
-    """What a prepared corpus was made of and became, as its description says."""
+    """Return what a prepared corpus was made from and what it became, as its description says."""
     facts = Corpus(directory).facts
     shards = [{key: value for key, value in shard.items() if key != "sha256"} for shard in facts["shards"]]
     digests = [digest for shard in facts["shards"] for digest in _digests(shard).values()]
@@ -115,8 +117,8 @@ def fingerprint_of(directory: Path) -> str:
 
 
 def verify(directory: Path) -> None:
-    """Refuses a prepared corpus whose arrays are not those that its description was written for. It reads all of them.
-    Of a corpus that was made before there were digests, lengths alone are known."""
+    """Refuse a prepared corpus whose arrays are not those of its description. All of them are read. For corpora of
+    versions without digests, only the lengths are checked."""
     for number, shard in enumerate(Corpus(directory).facts["shards"]):
         for name, digest in _digests(shard).items():
             path = directory / f"{name}-{number:05}.npy"

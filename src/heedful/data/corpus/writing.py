@@ -64,7 +64,7 @@ class _State:
 
 
 def describe_sources(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """What a corpus is made from: the files, by their content, and what separates their documents."""
+    """Return what a corpus is made from: the files, by their content, and what separates their documents."""
     return [
         {
             "name": source.called,
@@ -87,8 +87,8 @@ def write_corpus(
     shard_tokens: int = SHARD_TOKENS,
     watch: Watch | None = None,
 ) -> None:
-    """Into a directory that is there. `described`: what `describe_sources` says of the sources; `tokenizer`: its
-    fingerprint. What an earlier call left unfinished is gone on with; what is finished is left as it is."""
+    """Write a corpus into an existing directory. `described`: the result of `describe_sources`; `tokenizer`: its
+    fingerprint. An unfinished corpus is resumed; a finished one is not touched."""
     facts = {"sources": list(described), "vocabulary": vocabulary, "tokenizer": tokenizer, "deduplicated": deduplicate}
     with alone(directory):
         if (directory / DESCRIPTION).exists():
@@ -103,8 +103,8 @@ def write_corpus(
             _Writer(directory, state, vocabulary, shard_tokens, watch).write(sources, encode, deduplicate)
         except OSError as error:
             raise WorkError(
-                f"{directory}: could not be written ({error.strerror or error}); make room and run again: it goes on "
-                f"after the {len(state.shards)} shards that are whole."
+                f"{directory}: could not be written ({error.strerror or error}); free some disk "
+                f"space and run again: it resumes after the {len(state.shards)} shards that are whole."
             ) from None
 
 
@@ -130,12 +130,12 @@ def _begin(directory: Path, facts: dict[str, Any]) -> _State:
 
 
 def refuse_strangers(directory: Path) -> None:
-    """A directory that holds something else than a corpus, its beginning, or a tokenizer."""
+    """Refuse a directory that contains anything but a corpus, an unfinished corpus, or a tokenizer."""
     ours = (DESCRIPTION, _PROGRESS, "tokenizer", "special_tokens", "vocab", "merges", "bpe.codes", "added_tokens")
     names = sorted(p.name for p in directory.iterdir() if not p.name.startswith(".") and p.suffix != ".npy")
     unknown = [name for name in names if not name.startswith(ours)]
     if unknown:
-        raise RequestError(f"{directory}: holds {unknown[0]!r}, which is no part of a corpus; choose another.")
+        raise RequestError(f"{directory}: holds {unknown[0]!r}, which is not part of a corpus; choose another.")
 
 
 class _Writer:
@@ -198,7 +198,7 @@ class _Writer:
             self.counts[key] += more
 
     def _flush(self, source: int, read: int) -> None:
-        """One more shard, whole; then the state that knows of it."""
+        """Write one more complete shard, then the state that counts it."""
         number = len(self.state.shards)
         arrays = {
             "tokens": np.concatenate(self.tokens),
@@ -221,7 +221,7 @@ class _Writer:
 
 
 def _tidy(directory: Path) -> None:
-    """Takes away what a whole corpus has no use for, and what was begun by processes that were killed."""
+    """Remove what a complete corpus does not need, and unfinished files of processes that were killed."""
     for path in [directory / _PROGRESS, *directory.glob("digests-*.npy"), *directory.glob(".*.part")]:
         if path.is_dir():
             shutil.rmtree(path)
@@ -244,7 +244,7 @@ def _save(path: Path, array: npt.NDArray[Any]) -> None:
 
 
 def _encoded(documents: Iterable[str], encode: Encode) -> Iterator[_Encoded]:
-    """One batch is encoded while the next is read."""
+    """Encode one batch while the next is read."""
 
     def work(batch: list[str]) -> list[_Encoded]:
         pieces = [split_sentences(text) for text in batch]

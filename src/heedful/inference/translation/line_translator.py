@@ -62,7 +62,7 @@ class LineTranslator:
     def _text(self, line: bytes | None, row: int, why: dict[int, str]) -> str:
         text = ""
         try:
-            text = "" if line is None else line.decode("utf-8").rstrip("\r")
+            text = "" if line is None else line.decode("utf-8").removesuffix("\n").rstrip("\r")
         except UnicodeDecodeError:
             why[row] = "is not UTF-8"
         if line is None or len(text) > LONGEST:

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from heedful.data.catalog import QUESTIONS
 from heedful.data.corpus.documents import all_documents
 from heedful.data.corpus.finding import find_sources
+from heedful.data.question_sets import questions_of
 from heedful.data.questions import load_questions, read_questions
 from heedful.data.records import Questions
 from heedful.errors import RequestError
 from heedful.inference.questions import ANSWER_TOKENS
-from heedful.objectives.answer import AnswerTable, questions_of
+from heedful.objectives.answer import AnswerTable
 from heedful.probes.knowledge.names import KnownNames, KnownText
 from heedful.recipes.reading import draft_recipe
 from heedful.recipes.schema import DataTable

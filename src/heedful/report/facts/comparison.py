@@ -173,7 +173,11 @@ def _metrics_without_scores(study: Study) -> dict[str, Metric]:
         return metrics_of(run)
     with suppress(RequestError):  # another package's, which is no longer there
         kind = mapping(_first_recipe(study), "objective").get("kind")
-        return {metric.name: metric for metric in plugins.find("objective", str(kind)).METRICS} if kind else METRICS
+        return (
+            {metric.name: metric for metric in plugins.find("objective", str(kind)).EVALUATOR.METRICS}
+            if kind
+            else METRICS
+        )
     return METRICS
 
 

@@ -27,6 +27,7 @@ from heedful.report.page.words import (
 from heedful.report.sections.shared import confusion_of
 from heedful.storage.reading import mapping, number, records
 from heedful.storage.run_record import DataRecord, TaskData
+from heedful.studies.kinds.protocol import kind_of_study
 
 Line = tuple[str, str, Literal["", "warning"]]
 
@@ -150,6 +151,9 @@ def without_card(c: Comparison) -> str:
     """Why there is no card."""
     if c.split is None or not c.scored:
         return "No run of this study has finished with a score, so there is nothing to conclude."
+    kind = kind_of_study(c.study)
+    if kind is not None and not kind.chooses:
+        return "This study does not choose a setting; its results are below."
     known = c.study.statistics
     if known and known.get("format") != STATISTICS:
         return (

@@ -40,14 +40,14 @@ from heedful.report.sections.card import card, without_card
 from heedful.report.sections.checked import checked
 from heedful.report.sections.cost import against_cost, baseline_line
 from heedful.report.sections.details import calibration, classes, confusions
-from heedful.report.sections.more_labels import more_labels
 from heedful.report.sections.pretraining import longer_pretraining
-from heedful.report.sections.record import repeat, runs, search, tried
+from heedful.report.sections.record import repeat, runs, tried
 from heedful.report.sections.shared import about_data, signatures
 from heedful.report.sections.statistics import abstention, doubtful, stability, tests
 from heedful.report.sections.tasks import forgetting, interference, tasks
 from heedful.storage.reading import mapping, number, records
 from heedful.storage.runs import Study
+from heedful.studies.kinds.protocol import kind_of_study
 
 MOST_DOTS = 10
 """Settings in the leaderboard, beside the chosen one and the baselines."""
@@ -58,7 +58,7 @@ INTERVAL = "95\N{NO-BREAK SPACE}% interval"
 
 def study_report(study: Study) -> Report:
     """All sections in order."""
-    c = compare(study)
+    c, kind = compare(study), kind_of_study(study)
     name = study.data.name or study.directory.resolve().name
     made = [
         results(c),
@@ -67,8 +67,7 @@ def study_report(study: Study) -> Report:
         tasks(c),
         interference(c),
         forgetting(c),
-        search(c),
-        more_labels(c),
+        *(kind.sections(study) if kind is not None else ()),
         longer_pretraining(c),
         against_cost(c),
         classes(c),

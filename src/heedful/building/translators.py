@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
+from heedful.building.protocol import BuiltModel, ModelKind, Request
 from heedful.checkpoints.directory import read_model
 from heedful.checkpoints.finding import find, fingerprint
 from heedful.checkpoints.translators import TranslationModel, TranslatorCheckpoint, is_translator, read_translator
 from heedful.checkpoints.translators.own import BERT_FOLDER
+from heedful.data.parallel import ParallelData
 from heedful.data.records import Aligned
 from heedful.errors import RequestError
 from heedful.models.kinds import ATTENTION_KINDS
@@ -22,7 +24,6 @@ from heedful.models.seq2seq.transformer import Seq2SeqTransformer
 from heedful.models.shape import Head, Shape
 from heedful.models.shape import contradiction as body_contradiction
 from heedful.models.transformer import Transformer
-from heedful.objectives.protocol import MadeModel
 from heedful.recipes.schema import ModelTable, Recipe
 from heedful.storage.directories import replace_directory
 from heedful.storage.shared import SharedStore
@@ -45,44 +46,61 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 """The keys of [model] that mean something with each."""
 
 
-def check_model(recipe: Recipe) -> None:
-    """Refuses what contradicts itself, before anything is read."""
-    table, tokenizer = recipe.model, recipe.tokenizer
-    if table.name is not None and table.kind is not None:
-        if table.kind != "bert-fused":
-            raise RequestError(
-                f'model.name and model.kind = "{table.kind}" both say what the model is; keep one of them (with '
-                '"bert-fused", name is the translator to begin from).'
-            )
-        for key in KINDS["bert-fused"]:
-            if key not in _OF_BERT and getattr(table, key) is not None:
-                raise RequestError(f"model.{key} goes with random weights; {table.name} has its own sizes.")
-    if table.kind == "bert-fused" and table.bert is None:
-        raise RequestError('model.kind = "bert-fused" needs model.bert, the model whose states it looks at.')
-    if tokenizer is not None and not tokenizer.joint:
-        if table.kind == "decoder-only":
-            raise RequestError(
-                'model.kind = "decoder-only" reads source and target as one text; leave tokenizer.joint = false out.'
-            )
-        if table.tied == "all":
-            raise RequestError(
-                'model.tied = "all" needs one vocabulary, and tokenizer.joint = false makes two; change one of them.'
-            )
+class Translators(ModelKind):
+    KINDS = KINDS
+    TUNINGS = ("full",)
+
+    @staticmethod
+    def check(recipe: Recipe) -> None:
+        table, tokenizer = recipe.model, recipe.tokenizer
+        if table.name is not None and table.kind is not None:
+            if table.kind != "bert-fused":
+                raise RequestError(
+                    f'model.name and model.kind = "{table.kind}" both say what the model is; keep one of them (with '
+                    '"bert-fused", name is the translator to begin from).'
+                )
+            for key in KINDS["bert-fused"]:
+                if key not in _OF_BERT and getattr(table, key) is not None:
+                    raise RequestError(f"model.{key} goes with random weights; {table.name} has its own sizes.")
+        if table.kind == "bert-fused" and table.bert is None:
+            raise RequestError('model.kind = "bert-fused" needs model.bert, the model whose states it looks at.')
+        if tokenizer is not None and not tokenizer.joint:
+            if table.kind == "decoder-only":
+                raise RequestError(
+                    'model.kind = "decoder-only" reads source and target as one text; leave tokenizer.joint = false '
+                    "out."
+                )
+            if table.tied == "all":
+                raise RequestError(
+                    'model.tied = "all" needs one vocabulary, and tokenizer.joint = false makes two; change one of '
+                    "them."
+                )
+
+    @staticmethod
+    def build(request: Request) -> BuiltModel:
+        recipe, seed = request.recipe, request.seed
+        table = recipe.model.model_copy(update={"name": recipe.model.name_for(seed)})
+        if table.kind is None:
+            return _from_directory(table)
+        if table.name is not None:
+            return _fused_with_a_translator(table, seed)
+        return _new_translator(request, table)
 
 
-def make_translator(recipe: Recipe, data: Aligned, seed: int, store: SharedStore) -> MadeModel:
-    table = recipe.model.model_copy(update={"name": recipe.model.name_for(seed)})
-    if table.kind is None:
-        assert table.name is not None  # the recipe was refused otherwise
-        directory = _directory_of(table.name, table.revision)
-        origin = fingerprint(directory)
-        beside = directory / BERT_FOLDER  # one for all seeds, though each may begin from another translator
-        return MadeModel(
-            read_translator(directory), table.name, origin, {"bert": fingerprint(beside) if beside.is_dir() else origin}
-        )
-    if table.name is not None:
-        return _fused_with_a_translator(table, seed)
-    tokenizers = pair_tokenizer_for(recipe, data, FAMILY, store)
+def _from_directory(table: ModelTable) -> BuiltModel:
+    assert table.name is not None  # the recipe was refused otherwise
+    directory = _directory_of(table.name, table.revision)
+    origin = fingerprint(directory)
+    beside = directory / BERT_FOLDER  # one for all seeds, though each may begin from another translator
+    cache_key = {"bert": fingerprint(beside) if beside.is_dir() else origin}
+    return BuiltModel(read_translator(directory), table.name, origin, cache_key)
+
+
+def _new_translator(request: Request, table: ModelTable) -> BuiltModel:
+    recipe, seed, data = request.recipe, request.seed, request.data
+    assert isinstance(data, ParallelData)
+    assert table.kind is not None
+    tokenizers = pair_tokenizer_for(recipe, data.aligned, FAMILY, request.store, request.special_tokens)
     longest = recipe.training.max_length
     model: TranslationModel
     bert_tokenizer: Tokenizer | None = None
@@ -99,10 +117,10 @@ def make_translator(recipe: Recipe, data: Aligned, seed: int, store: SharedStore
     model.initialise(torch.Generator().manual_seed(seed))
     sources = dict.fromkeys((name for name, _ in model.named_parameters()), "new")
     checkpoint = TranslatorCheckpoint(model, tokenizers, bert_tokenizer, FAMILY, sources)
-    said = {key: value for key in KINDS[table.kind] if (value := getattr(table, key)) is not None}
-    sizes = ", ".join(f"{key} {value}" for key, value in said.items())
+    written = {key: value for key in KINDS[table.kind] if (value := getattr(table, key)) is not None}
+    sizes = ", ".join(f"{key} {value}" for key, value in written.items())
     title = f"{table.kind} ({sizes})" if sizes else table.kind
-    return MadeModel(checkpoint, title, "", {"bert": made_from}, made_from)
+    return BuiltModel(checkpoint, title, "", {"bert": made_from}, made_from)
 
 
 def _directory_of(name: str, revision: str | None) -> Path:
@@ -112,8 +130,8 @@ def _directory_of(name: str, revision: str | None) -> Path:
     return directory
 
 
-def _fused_with_a_translator(table: ModelTable, seed: int) -> MadeModel:
-    """As the paper begins: a translator that was trained alone, and fresh weights for what stands beside it."""
+def _fused_with_a_translator(table: ModelTable, seed: int) -> BuiltModel:
+    """Begin as the paper does: with a translator that was trained alone, and fresh weights for what is beside it."""
     assert table.name is not None
     directory = _directory_of(table.name, table.revision)
     plain, origin = read_translator(directory), fingerprint(directory)
@@ -126,11 +144,11 @@ def _fused_with_a_translator(table: ModelTable, seed: int) -> MadeModel:
     model.take_over(plain.model)
     sources = {n: "new" if ".beside." in n else table.name for n, _ in model.named_parameters()}
     checkpoint = replace(plain, model=model, bert_tokenizer=bert_tokenizer, family=FAMILY, sources=sources)
-    return MadeModel(checkpoint, f"{table.name} with {table.bert}", origin, {"bert": made_from}, made_from)
+    return BuiltModel(checkpoint, f"{table.name} with {table.bert}", origin, {"bert": made_from}, made_from)
 
 
 def _fuse(table: ModelTable, translator: Seq2SeqShape) -> tuple[BertFusedSeq2Seq, Tokenizer, dict[str, str]]:
-    """The model with the other body in it, that body's tokenizer, and its fingerprint."""
+    """Return the model with the other body in it, that body's tokenizer, and its fingerprint."""
     assert table.bert is not None  # the recipe was refused otherwise
     directory = find(table.bert)
     if is_translator(directory):
@@ -147,7 +165,7 @@ def _fuse(table: ModelTable, translator: Seq2SeqShape) -> tuple[BertFusedSeq2Seq
 
 
 def _checked(shape: Any) -> Any:
-    """The shape; what contradicts itself in it is refused in the words of the recipe."""
+    """Return the shape; refuse what contradicts itself in it in the words of the recipe."""
     wrong = (body_contradiction if isinstance(shape, Shape) else contradiction)(
         shape, lambda field: f"model.{field.rpartition('.')[2]}"
     )
@@ -184,7 +202,7 @@ def _wired(body: Shape, table: ModelTable) -> Shape:
 
 
 def _decoder_shape(table: ModelTable, tokenizers: PairTokenizer, longest: int) -> Shape:
-    """The decoder of the transformer without anything to look at."""
+    """Return the decoder of the transformer without anything to look at."""
     if not tokenizers.shared:
         raise RequestError(
             'model.kind = "decoder-only" reads source and target as one text, and this tokenizer has a vocabulary for '
@@ -215,7 +233,8 @@ def _recurrent_shape(table: ModelTable, tokenizers: PairTokenizer) -> RecurrentS
 
 
 def longest_text(model: TranslationModel) -> int | None:
-    """The most tokens on a side that a model reads; None: any number. A text of source and target is shared fairly."""
+    """Return the most tokens on a side that a model reads; None: any number. A text of source and target is shared
+    fairly."""
     shape: Any = model.shape
     if isinstance(model, RecurrentSeq2Seq):
         return None
@@ -229,8 +248,8 @@ def longest_text(model: TranslationModel) -> int | None:
 def pair_tokenizer_for(
     recipe: Recipe, data: Aligned, family: str, store: SharedStore, special: Sequence[str] = ()
 ) -> PairTokenizer:
-    """As [tokenizer] says, taken or trained once for all runs: one vocabulary or two, as tokenizer.joint says.
-    `special`: tokens that stand for no text, beside those of the family."""
+    """Return what [tokenizer] says, taken or trained once for all runs: one vocabulary or two, as tokenizer.joint says.
+    `special`: tokens that stand for no text, besides those of the family."""
     table = recipe.tokenizer
     assert table is not None  # the recipe was refused otherwise
     if table.name is not None:
@@ -252,6 +271,6 @@ def pair_tokenizer_for(
                 ).save(into)
 
             replace_directory(place, write, frozenset())
-        made = read_pair_tokenizer(place, family)
-        assert made is not None
-        return made
+        trained = read_pair_tokenizer(place, family)
+        assert trained is not None
+        return trained

@@ -5,14 +5,59 @@ Whoever tests again after each added seed finds a difference sooner or later. So
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from heedful.evaluation.metrics import Metric
+from heedful.evaluation.statistics.compare import alpha_of_look
 from heedful.storage.reading import mapping, records
-from heedful.studies.parts import StudyPlan, Until
+from heedful.studies.kinds.protocol import SoFar, StudyKind
+from heedful.studies.parts import Job, SettingPlan, StudyPlan
 
 _GROWTH = 1.5  # seeds from look to look: few looks, so that each may spend more
+
+
+@dataclass(frozen=True)
+class Until:
+    """Seeds are added until each comparison with the chosen setting is decided, or cannot be."""
+
+    difference: float | None = None
+    """Settings that surely differ by less are alike; None: what is usual for the metric."""
+    most_seeds: int = 20
+
+
+class UntilDecided(StudyKind):
+    """Another kind of study, to which seeds are added when it has ended."""
+
+    def __init__(self, kind: StudyKind, until: Until) -> None:
+        self.kind, self.until = kind, until
+        self.name, self.chooses = kind.name, kind.chooses
+
+    def settings(self, bases: tuple[SettingPlan, ...], seeds: tuple[int, ...]) -> StudyPlan:
+        return replace(self.kind.settings(bases, seeds), kind=self)
+
+    def after(self, so_far: SoFar) -> StudyPlan | None:
+        following = self.kind.after(so_far) if so_far.look == 1 else None
+        if following is not None:
+            return replace(following, kind=self)
+        following = next_look(so_far.plan, so_far.statistics, self.until)
+        if following is None:
+            so_far.notes.append(why_it_ended(so_far.statistics, self.until))
+        return following
+
+    def thresholds(self, job: Job, so_far: SoFar) -> Mapping[int, float]:
+        return self.kind.thresholds(job, so_far)
+
+    def candidates(self, settings: Sequence[SettingPlan]) -> Sequence[SettingPlan]:
+        return self.kind.candidates(settings)
+
+    def tests(self, look: int) -> dict[str, Any]:
+        return {"look": look, "alpha": alpha_of_look(look), **asdict(self.until)}
+
+    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
+        return self.kind.statistics(directory, facts, judged, metric)
 
 
 def why_it_ended(statistics: Mapping[str, Any], until: Until) -> str:

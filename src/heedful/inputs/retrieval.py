@@ -1,4 +1,4 @@
-"""Which document a question is about: the one whose subject, its first sentence, stands in the question."""
+"""Which document a question is about: the one whose subject, its first sentence, is in the question."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ class Subjects:
     """Documents whose subject another before them has."""
 
     def find(self, question: str) -> int | None:
-        """The document on the longest of the subjects that stand in the question, word by word, whatever their case."""
+        """Return the document on the longest of the subjects that are in the question, word by word, whatever their
+        case."""
         words = question.split()
         for length in range(min(self.words, len(words)), 0, -1):
             for first in range(len(words) - length + 1):
@@ -28,7 +29,7 @@ class Subjects:
 
 
 def subjects_of(corpus: Corpus, tokenizer: Tokenizer) -> Subjects:
-    """Of every document that has more than one sentence."""
+    """Return the subjects of all documents that have more than one sentence."""
     documents: dict[str, int] = {}
     repeated = 0
     for number in range(corpus.documents):
@@ -43,6 +44,6 @@ def subjects_of(corpus: Corpus, tokenizer: Tokenizer) -> Subjects:
 
 
 def _bare(words: Sequence[str]) -> str:
-    """Without what stands around them in a sentence."""
+    """Return words without what is around them in a sentence."""
     text = " ".join(words).strip(".,;:?!\"'()").casefold()
     return text.removesuffix("'s").removesuffix("’s")

@@ -2,21 +2,19 @@
 
 from pathlib import Path
 
+from heedful.building.protocol import Request
 from heedful.checkpoints.finding import find
 from heedful.errors import RequestError
-from heedful.objectives.protocol import Objective
-from heedful.recipes.schema import Recipe, TokenizerTable
 from heedful.storage.directories import replace_directory
-from heedful.storage.shared import SharedStore
 from heedful.text.characters import SPECIAL, character_tokenizer
 from heedful.text.files import read_tokenizer
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.training import train_on_texts
 
 
-def tokenizer_for(recipe: Recipe, seed: int, objective: Objective, family: str, store: SharedStore) -> Tokenizer:
-    """As [tokenizer] says, with the special tokens of this family of models."""
-    table = recipe.tokenizer
+def tokenizer_for(request: Request, family: str) -> Tokenizer:
+    """Return the tokenizer that [tokenizer] describes, with the special tokens of this family of models."""
+    recipe, table = request.recipe, request.recipe.tokenizer
     assert table is not None  # the recipe was refused otherwise
     if table.name is not None:
         tokenizer = read_tokenizer(find(table.name), family)
@@ -24,16 +22,16 @@ def tokenizer_for(recipe: Recipe, seed: int, objective: Objective, family: str, 
             raise RequestError(f"tokenizer.name = {table.name!r}: there is no tokenizer in it.")
         return tokenizer
     facts = {
-        "tokenizer": [table.model_dump(mode="json"), family, list(objective.special_tokens())],
-        "data": [recipe.data.model_dump(mode="json"), objective.description()["fingerprints"]],
-        "drawn": seed if recipe.data.redrawn else None,  # then each seed has other training texts
+        "tokenizer": [table.model_dump(mode="json"), family, list(request.special_tokens)],
+        "data": [recipe.data.model_dump(mode="json"), request.data.describe()["fingerprints"]],
+        "drawn": request.seed if recipe.data.redrawn else None,  # then each seed has other training texts
     }
-    with store.place(facts) as folder:
+    with request.store.place(facts) as folder:
         place = folder / "tokenizer"
         if not place.is_dir():
 
             def write(into: Path) -> None:
-                _train(table, objective, family).save(into)
+                _train(request, family).save(into)
 
             replace_directory(place, write, frozenset())
         made = read_tokenizer(place, family)
@@ -41,10 +39,12 @@ def tokenizer_for(recipe: Recipe, seed: int, objective: Objective, family: str, 
         return made
 
 
-def _train(table: TokenizerTable, objective: Objective, family: str) -> Tokenizer:
+def _train(request: Request, family: str) -> Tokenizer:
+    table, texts, special = request.recipe.tokenizer, request.data.texts(), request.special_tokens
+    assert table is not None
     if table.kind == "characters":
-        return character_tokenizer(objective.texts(), [*SPECIAL, *objective.special_tokens()], family)
+        return character_tokenizer(texts, [*SPECIAL, *special], family)
     assert table.kind is not None
-    tokenizer = train_on_texts(objective.texts(), table.kind, table.size, family, table.prefix_space)
-    tokenizer.add_special(objective.special_tokens())
+    tokenizer = train_on_texts(texts, table.kind, table.size, family, table.prefix_space)
+    tokenizer.add_special(special)
     return tokenizer

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from heedful.objectives.corpora import Ints, Stretches
+from heedful.inputs.corpora import Ints, Spans
 
 _PART = 4_000_000  # tokens that are counted at a time
 _SMOOTHING = 0.75  # the power of the contexts' counts
 _ROUNDS = 4  # of power iteration
 
 
-def neighbour_table(text: Stretches, vocabulary: int, reach: int, width: int) -> npt.NDArray[np.float32]:
+def neighbour_table(text: Spans, vocabulary: int, reach: int, width: int) -> npt.NDArray[np.float32]:
     """(v, d), each row of mean square 1; rows of tokens without neighbours are zero. `reach`: how many tokens apart
     two of one document may be."""
     from sklearn.utils.extmath import randomized_svd
@@ -36,7 +36,7 @@ def neighbour_table(text: Stretches, vocabulary: int, reach: int, width: int) ->
     return np.where(known_v, table_vd / np.maximum(size_v, 1e-30), 0.0).astype(np.float32)
 
 
-def _count_pairs(text: Stretches, vocabulary: int, reach: int) -> Any:
+def _count_pairs(text: Spans, vocabulary: int, reach: int) -> Any:
     """How often each token stands near each other, both ways: sparse, (v, v)."""
     shape = (vocabulary, vocabulary)
     counts_vv = sparse.csr_matrix(shape, dtype=np.float32)
@@ -49,7 +49,7 @@ def _count_pairs(text: Stretches, vocabulary: int, reach: int) -> Any:
     return counts_vv + counts_vv.T
 
 
-def _parts(text: Stretches, gap: Ints) -> Iterator[npt.NDArray[np.int32]]:
+def _parts(text: Spans, gap: Ints) -> Iterator[npt.NDArray[np.int32]]:
     """The text, several documents at a time with a gap after each, so that no pair is of two of them."""
     part: list[Ints] = []
     held = 0
