@@ -179,7 +179,7 @@ def test_a_run_without_a_model_is_said(place: Path, tmp_path: Path) -> None:
     shutil.rmtree(study / "runs" / "tiny-full-seed1" / "model")
     said: list[str] = []
     facts = probe_bias(study, str(place / "pairs.csv"), say=said.append)
-    assert f"{study}: 1 of 2 runs of tiny-full have a model; the others are skipped." in said
+    assert f"{study}: of 2 runs of tiny-full, 1 have a model; the others are left out." in said
     assert facts["sets"][0]["subjects"]["study: tiny-full"]["seeds"] == ["0"]
 
 

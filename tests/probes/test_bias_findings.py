@@ -245,9 +245,7 @@ def test_what_was_cut_is_said() -> None:
             answers.truncated = 7
             return answers
 
-    assert "7 texts were longer than" in words(
-        found(subject("one", Cutting(0.0)))["subjects"]["one"]
-    )
+    assert "7 texts were longer than" in words(found(subject("one", Cutting(0.0)))["subjects"]["one"])
 
 
 @pytest.mark.parametrize(

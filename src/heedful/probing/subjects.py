@@ -87,7 +87,7 @@ def _of_study(path: Path) -> list[Subject]:
             if run is not None and entry.get("setting") == setting["name"] and has_weights(run.directory / "model")
         )
         begun = sum(entry.get("setting") == setting["name"] for entry, _ in study.runs)
-        note = f"{path}: {len(runs)} of {begun} runs of {setting['name']} have a model; the others are skipped."
+        note = f"{path}: of {begun} runs of {setting['name']}, {len(runs)} have a model; the others are left out."
         if runs:
             random = bool(setting.get("random", True))
             missing = note if len(runs) < begun else ""
