@@ -232,7 +232,7 @@ def test_it_is_told_before_the_start(method: str, tmp_path: Path, capsys: pytest
     plan = plan_recipe(recipe, "r", (0, 1, 2))
     run_study(plan, tmp_path / "study", command="x", threads=1, at_once=2)
     first, second, *_ = capsys.readouterr().err.splitlines()
-    assert first == "3 runs, 2 at a time: about 5 seconds"
+    assert first == "3 runs, 2 in parallel: about 5 seconds"
     assert second.startswith("r-seed0")
     run_study(plan, tmp_path / "study", command="x", threads=1, at_once=2)
     assert capsys.readouterr().err == ""  # nothing is left to do

@@ -94,7 +94,7 @@ def test_from_runs_to_report_without_a_choice(offered: None, tmp_path: Path) -> 
     before = (out / "statistics.json").read_bytes()
     assert run_study(plan(tmp_path), out, command="x", quiet=True, threads=1) == study
     assert (out / "statistics.json").read_bytes() == before
-    with pytest.raises(RequestError, match="holds another study"):
+    with pytest.raises(RequestError, match="contains a different study"):
         run_study(plan(tmp_path, halve=False), out, quiet=True)
 
 

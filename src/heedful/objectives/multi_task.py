@@ -29,17 +29,19 @@ from heedful.recipes.schema import ObjectiveTable, Recipe
 
 class MultiTaskTable(ObjectiveTable):
     kind: Literal["multi-task"] = "multi-task"
-    """Several data sets, [[data.tasks]]: one body, a classification head for each."""
+    """Train several data sets, [[data.tasks]], with one body and a classification head for each."""
     sampling: Literal["uniform", "proportional", "square-root", "annealed", "in-turn"] = "square-root"
-    """Which task a step asks. All alike; by their training rows; by the root of these; "annealed", by their rows to a
-    power that falls from 1 in the first epoch to 0.2 in the last (Stickland and Murray, 2019), or where training.steps
-    says how long to train, in a line from the first step to the last. An epoch has as many steps as the training rows
-    of all tasks make. Or "in-turn": one task after another, each for training.epochs epochs (or training.steps steps),
-    with its own rise and fall of the learning rate, a fresh optimiser, and its own best mark on dev."""
+    """How the task of a step is sampled: uniformly; in proportion to the number of training rows; to its square
+    root; "annealed": to a power of it that falls from 1 in the first epoch to 0.2 in the last (Stickland and
+    Murray, 2019), or linearly from the first step to the last with training.steps. An epoch has as many steps as
+    the training rows of all tasks need. Or "in-turn": one task after another, each for training.epochs epochs (or
+    training.steps steps), with its own learning-rate schedule, a new optimiser, and its own best evaluation step on
+    dev."""
     weights: dict[str, Annotated[float, Field(gt=0)]] = Field({})
-    """By what the loss of a task is multiplied, such as {rte = 2.0}. Default: 1."""
+    """Factor of each task's loss, such as {rte = 2.0}. Default: 1."""
     train_on: list[str] | None = Field(None, min_length=1)
-    """Train these tasks alone, in this order if in turn; all are judged. Default: all, in the order of data.tasks."""
+    """Train only these tasks, in this order if in turn; all tasks are evaluated. Default: all, in the order of
+    data.tasks."""
 
 
 class MultiTask(Objective):

@@ -257,7 +257,7 @@ def _refuse_missing_models(plan: StudyPlan) -> None:
 
 
 def _announce(plan: StudyPlan, so_far: SoFar, waiting: list[Job], sitting: _Sitting) -> float | None:
-    """Says how long these runs will take, and returns it in seconds; None if it cannot be told."""
+    """Print how long these runs will take, and return it in seconds; None if that is unknown."""
     at_once = sitting.at_once
     try:
         recipes = [(job.setting.recipe, job.seed) for job in waiting]
@@ -268,10 +268,10 @@ def _announce(plan: StudyPlan, so_far: SoFar, waiting: list[Job], sitting: _Sitt
     next_round = so_far.plans and not plan.final and plan.seeds_by_setting is None
     what = f"{count} run{'s' if count > 1 else ''}" + (" of the next round" if next_round else "")
     if at_once is None:
-        print(f"{what}: about {roughly(seconds)} of computing in all", file=sys.stderr)
+        print(f"{what}: about {roughly(seconds)} of computing in total", file=sys.stderr)
         return None
     together = min(at_once, count)
-    how = f", {together} at a time" if together > 1 else ""
+    how = f", {together} in parallel" if together > 1 else ""
     print(f"{what}{how}: about {roughly(seconds / together)}", file=sys.stderr, flush=True)
     return seconds / together
 
@@ -390,7 +390,7 @@ def _open(directory: Path, plan: StudyPlan, described: dict[str, Any]) -> dict[s
     other = other or study.get("search") != described.get("search")
     other = other or (grown and study.get("seeds") != described["seeds"])
     if other or len(before) < len(plan.settings) or not all(map(_same_setting, before, plan.settings)):
-        raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
+        raise RequestError(f"{directory}: contains a different study. Choose another directory with --out.")
     return study
 
 

@@ -18,7 +18,7 @@ _PENALTY = 1e-6  # so that there is an optimum even if the cosine separates the 
 
 class CosineTable(TuningTable):
     method: Literal["cosine"] = "cosine"
-    """Nothing but the cosine of the two texts of a pair is read: a baseline, with no seed."""
+    """Use only the cosine of the two texts of a pair: a deterministic baseline."""
 
 
 class Cosine(Frozen):

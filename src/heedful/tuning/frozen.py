@@ -28,14 +28,14 @@ _OF_STEPS = (
 
 class FrozenTable(TuningTable):
     method: Literal["frozen"] = "frozen"
-    """The head alone moves, on features that are computed once."""
+    """Train only the head, on features that are computed once."""
     solve: bool | None = None
-    """Whether the head is solved to the optimum of its regularised loss, with no seed and no learning rate, or trained
-    step by step. Default: a linear head is solved; others have no one optimum."""
+    """Whether to solve the head to the optimum of its regularised loss, which is deterministic and needs no
+    learning rate, or to train it step by step. Default: true for a linear head; other heads have no single optimum."""
     penalties: list[float] = Field(PENALTIES, min_length=1)
-    """The weights λ of the penalty λ/2 ‖W‖² that are tried when it is solved, on features that are scaled to vary by
-    one on average; from the largest on, until four in a row improve neither the metric nor the loss on dev. The best
-    by the metric is kept; of equals the one with the lowest loss on dev, then the largest."""
+    """Weights λ of the penalty λ/2 ‖W‖² to try when the head is solved, on features scaled to a mean variance of
+    one; from the largest on, until four in a row improve neither the metric nor the loss on dev. The best by the
+    metric is kept; if several tie, the one with the lowest loss on dev, then the largest."""
 
 
 class Frozen(Tuning):

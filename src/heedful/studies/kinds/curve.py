@@ -24,11 +24,11 @@ class CurveTable(StudyTable):
     """A learning curve."""
 
     kind: Literal["curve"] = "curve"
-    """The score against the number of training rows; `study.curve` is enough to ask for it."""
+    """Plot the score against the number of training rows. Setting `study.curve` is enough."""
     curve: list[float | int]
-    """Shares of the training rows (up to 1) or numbers of rows, such as [0.125, 0.25, 0.5, 1]. Each is trained for
-    about as many steps as the largest (more epochs of fewer rows), unless `training.steps` says how many or nothing is
-    trained step by step, and tested; the largest, or a baseline that is better on dev, is chosen."""
+    """Shares of the training rows (up to 1) or numbers of rows, such as [0.125, 0.25, 0.5, 1]. Each size is trained
+    for about as many steps as the largest (more epochs for fewer rows), unless `training.steps` is set or nothing
+    is trained step by step. Every size is tested; the largest, or a baseline that is better on dev, is chosen."""
 
 
 class Curve(StudyKind):
