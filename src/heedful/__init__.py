@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from heedful.inference.model import Model
     from heedful.inference.translation.translator import Translator
     from heedful.models.composition import Average, Fuse, Stack
-    from heedful.probing import probe_bias, probe_knowledge
+    from heedful.probes.bias.run import probe_bias
+    from heedful.probes.knowledge.run import probe_knowledge
 
 
 def __dir__() -> list[str]:
@@ -41,10 +42,14 @@ def __getattr__(name: str) -> Any:
         from heedful.models import composition
 
         return getattr(composition, name)
-    if name in {"probe_bias", "probe_knowledge"}:
-        from heedful import probing
+    if name == "probe_bias":
+        from heedful.probes.bias import run as bias
 
-        return getattr(probing, name)
+        return bias.probe_bias
+    if name == "probe_knowledge":
+        from heedful.probes.knowledge import run as knowledge
+
+        return knowledge.probe_knowledge
     if name == "Translator":
         from heedful.inference.translation import translator
 

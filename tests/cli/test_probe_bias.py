@@ -11,7 +11,7 @@ import pytest
 
 from heedful import RequestError, probe_bias
 from heedful.cli.main import main
-from heedful.probing import find_subjects
+from heedful.probes.subjects import find_subjects
 from heedful.studies.plan import plan_comparison
 from heedful.studies.study import run_study
 from tests.support.stereotype_samples import STEREOSET

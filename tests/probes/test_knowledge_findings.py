@@ -19,9 +19,9 @@ from heedful.probes.knowledge.findings import findings
 from heedful.probes.knowledge.judged import READ, TRAINED, judge
 from heedful.probes.knowledge.material import Material
 from heedful.probes.knowledge.names import KnownNames, KnownText
+from heedful.probes.knowledge.report import knowledge_report
 from heedful.probes.knowledge.shares import _pulls, auroc, change, share
 from heedful.probes.knowledge.spelling import spelling_of
-from heedful.report.knowledge import knowledge_report
 from heedful.report.page import markdown
 from heedful.text.training import train_on_texts
 from tests.support.question_samples import (

@@ -10,8 +10,8 @@ import pytest
 import test_report_browser as pages
 
 from heedful.probes.attention.look import look
+from heedful.probes.attention.page import write_page
 from heedful.probes.attention.views import Attention
-from heedful.report.attention.page import write_page
 from tests.support.attention_samples import TEXTS, draw_weights, make_attention, make_small, make_view
 
 pytestmark = pytest.mark.full

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from heedful.probes.attention.look import look
+from heedful.probes.attention.page import page, quantised
 from heedful.probes.attention.views import View
-from heedful.report.attention.page import page, quantised
 from tests.support.attention_samples import TEXTS, draw_weights, make_attention, make_small, make_view
 from tests.support.page_reader import Page
 

@@ -11,7 +11,7 @@ import pytest
 
 from heedful.probes.bias.ask import ask
 from heedful.probes.bias.findings import findings
-from heedful.report.bias import write_bias_report
+from heedful.probes.bias.report import write_bias_report
 from heedful.report.run import write_run_report
 from heedful.report.study import write_reports, write_study_report
 from heedful.theory.catalog import demonstrations

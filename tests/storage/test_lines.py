@@ -135,7 +135,7 @@ def test_nul_where_it_is_text(tmp_path: Path) -> None:
 
 
 def test_pipes_that_cannot_be_read() -> None:
-    with pytest.raises(RequestError, match="the standard input is gzip data; send it through zcat"):
+    with pytest.raises(RequestError, match="standard input is gzip data; send it through zcat"):
         list(windows_of_pipe(io.BytesIO(gzip.compress(b"a")), 9))
-    with pytest.raises(RequestError, match=r"the standard input, line 2, is not UTF-8 \(byte 0xE9, .*; convert it\.$"):
+    with pytest.raises(RequestError, match=r"standard input, line 2, is not UTF-8 \(byte 0xE9, .*; convert it\.$"):
         texts(list(windows_of_pipe(io.BytesIO(b"a\ncaf\xe9\n"), 9)))

@@ -70,7 +70,7 @@ def bias(
     if not models:
         raise RequestError("name a model, a run or a study to probe. See `heedful probe bias --help`.")
     from heedful.probes.bias.finding import Reading
-    from heedful.probing.bias import free_place, probe_bias
+    from heedful.probes.bias.run import free_place, probe_bias
 
     reading = Reading(_names(columns), _names(factors), _names(by), _names(groups), swap, text, pair, header)
     if not _names(pairs):

@@ -60,8 +60,8 @@ def attention(
     from heedful.inference.loading import load
     from heedful.inference.translation.translator import Translator
     from heedful.probes.attention.look import look
+    from heedful.probes.attention.page import page
     from heedful.probes.attention.translation import look as look_translation
-    from heedful.report.attention.page import page
 
     loaded = load(model)
     if isinstance(loaded, Translator):

@@ -36,7 +36,7 @@ def knowledge(
     ] = None,
 ) -> None:
     """Measure which answers are correct, hallucinated or confused, and when the model should abstain."""
-    from heedful.probing.knowledge import free_place, probe_knowledge
+    from heedful.probes.knowledge.run import free_place, probe_knowledge
 
     texts = [name.strip() for name in text.split(",") if name.strip()]
     place = out or free_place(models, questions, train, texts, precision)

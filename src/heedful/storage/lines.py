@@ -15,7 +15,7 @@ from heedful.storage.memory import FileMemory
 
 LONGEST = 64 * 2**20
 """Bytes in one line; more is a sign of a broken file, and would fill the memory."""
-STANDARD_INPUT = "the standard input"
+STANDARD_INPUT = "standard input"
 _CHUNK = 1 << 16
 _MOST_AT_ONCE = 4 * 2**20
 """Bytes after which a window of lines is full, so that long lines do not fill the memory together."""

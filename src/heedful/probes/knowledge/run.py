@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError
+from heedful.probes import output
 from heedful.probes.knowledge import PRECISION
 from heedful.probes.knowledge.ask import ask
 from heedful.probes.knowledge.findings import findings
 from heedful.probes.knowledge.judged import Judged, judge
 from heedful.probes.knowledge.material import Given, Library, Material
-from heedful.probing import places
-from heedful.probing.places import Layout, check_place
-from heedful.probing.subjects import all_subjects, listed
-from heedful.report.knowledge import write_knowledge_report
+from heedful.probes.knowledge.report import write_knowledge_report
+from heedful.probes.output import Layout, check_place
+from heedful.probes.subjects import all_subjects, listed
 from heedful.storage.directories import replace_directory
 from heedful.storage.whole import write_json, write_text
 
@@ -82,7 +82,7 @@ def free_place(
 ) -> Path:
     """runs/knowledge-NAME, or the first of runs/knowledge-NAME-2, … that holds the answer to the same request or is
     free."""
-    return places.free_place("knowledge", models[0], _LAYOUT, _request(models, questions, train, text, precision))
+    return output.free_place("knowledge", models[0], _LAYOUT, _request(models, questions, train, text, precision))
 
 
 def _request(models: Any, questions: Any, train: Any, text: Any, precision: float) -> dict[str, Any]:

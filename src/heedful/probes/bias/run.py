@@ -9,17 +9,17 @@ from typing import Any, NamedTuple, cast
 
 from heedful.errors import RequestError
 from heedful.inference.model import Model
+from heedful.probes import output
 from heedful.probes.bias.ask import Changes, ask, ask_likelier
 from heedful.probes.bias.finding import Reading, find_pairs
 from heedful.probes.bias.findings import findings
 from heedful.probes.bias.likelihood import Scorer
 from heedful.probes.bias.pairs import PairSet
+from heedful.probes.bias.report import write_bias_report
 from heedful.probes.bias.stereoset import says_what_follows
 from heedful.probes.models import Subject
-from heedful.probing import places
-from heedful.probing.places import Layout, check_place, refuse_files
-from heedful.probing.subjects import all_subjects, listed, refuse_same_names
-from heedful.report.bias import write_bias_report
+from heedful.probes.output import Layout, check_place, refuse_files
+from heedful.probes.subjects import all_subjects, listed, refuse_same_names
 from heedful.storage.directories import replace_directory
 from heedful.storage.whole import write_json, write_text
 
@@ -93,7 +93,7 @@ def free_place(
 ) -> Path:
     """runs/bias-NAME, or the first of runs/bias-NAME-2, … that holds the answer to the same request or is free."""
     wanted = _request(models, pairs, label, of_pairs, reading)
-    return places.free_place("bias", models[0], _LAYOUT, wanted)
+    return output.free_place("bias", models[0], _LAYOUT, wanted)
 
 
 def _check_place(place: Path, request: Mapping[str, Any]) -> None:
