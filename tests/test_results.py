@@ -117,6 +117,8 @@ def test_numbers_that_are_predicted(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", None, n=10)
     (run / "predictions" / "test.tsv").write_text("row\tscore\n3\t0.25\n4\t-1e-05\n")
     assert heedful.results(run).predictions() == [{"row": 3, "score": 0.25}, {"row": 4, "score": -1e-05}]
+    (run / "predictions" / "test.tsv").write_text("row\tanswer\tconfidence\tmood\n3\t42\t0.5\tsure\n")
+    assert heedful.results(run).predictions() == [{"row": 3, "answer": "42", "confidence": 0.5, "mood": "sure"}]
     (run / "predictions" / "test.tsv").write_text("row\tscore\n3\tmany\n")
     assert "test.tsv cannot be read" in refusal(lambda: heedful.results(run).predictions())
     (run / "predictions" / "test.tsv").write_text("row\tscore\n3\n")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from heedful.report.glance import Glance
 
 Rows = list[dict[str, Any]]
+_TEXTS = frozenset(["label", "answer", "recalled", "source", "reference", "translation"])
+"""Columns of predictions that are texts, even where all of them are written with digits."""
 
 
 def results(directory: str | Path) -> "Run | Study":
@@ -234,7 +236,19 @@ def _numbers(scores: Mapping[str, Any]) -> dict[str, Any]:
 def _read_predictions(path: Path) -> Rows:
     rows, columns = read_predictions(path)
     try:
-        values = {name: cells if name == "label" else list(map(float, cells)) for name, cells in columns.items()}
+        values = {name: _numbers_or_texts(name, cells) for name, cells in columns.items()}
     except ValueError as error:
         raise RequestError(f"{path} cannot be read ({error}); make it anew with the run.") from None
     return [{"row": row, **{name: cells[i] for name, cells in values.items()}} for i, row in enumerate(rows)]
+
+
+def _numbers_or_texts(name: str, cells: Sequence[str]) -> Sequence[float | str]:
+    """Return the cells of a column of predictions as numbers, unless they are texts, which may look like numbers."""
+    if name in _TEXTS:
+        return cells
+    try:
+        return list(map(float, cells))
+    except ValueError:
+        if name == "score" or name.startswith("p:"):
+            raise
+        return cells

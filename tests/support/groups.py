@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import save_file
 from torch.distributed import TCPStore
 
 from heedful.recipes.reading import make_recipe
@@ -72,3 +75,34 @@ def run_and_note(recipe: dict[str, Any], directory: str) -> None:
         note.write_text(f"{type(error).__name__}: {error}")
     else:
         note.write_text("done")
+
+
+def gradients_in_child(content: dict[str, Any], toys: list[str], folder: str) -> None:
+    """The gradient of every step as it is before it is clipped, and the log, in double precision."""
+    sys.path[:0] = toys
+    from heedful.storage.shared import SharedStore
+    from heedful.training import loop
+    from heedful.training.assembly import assemble, read_source
+    from heedful.training.processes import join
+
+    recipe, group, out = make_recipe(content), join(), Path(folder)
+    out.mkdir(exist_ok=True)
+    store = SharedStore(out / "store")
+    parts = assemble(read_source(recipe, 7, store), store)
+    parts.checkpoint.module.double()
+    found: dict[str, torch.Tensor] = {}
+    fit = loop.Fit(
+        objective=parts.objective, inputs=parts.inputs, sampler=parts.sampler, evaluator=parts.evaluator,
+        tuning=parts.tuning, training=recipe.training, seed=7, directory=out, judge=None,
+        watch=lambda *_: None, should_stop=lambda: False, group=group,
+    )  # fmt: skip
+    inner = torch.nn.utils.get_total_norm
+
+    def norm(gradients: Any) -> torch.Tensor:
+        step = fit.progress.step
+        found.update({f"{step}.{n}": p.grad.clone() for n, p in fit.parameters.items() if p.grad is not None})
+        return inner(gradients)
+
+    torch.nn.utils.get_total_norm = norm  # type: ignore[assignment]
+    fit.run()
+    save_file({n: t.contiguous() for n, t in found.items()}, f"{folder}-{group.rank}.safetensors")

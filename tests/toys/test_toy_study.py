@@ -3,7 +3,6 @@
 import json
 import shutil
 import time
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +12,16 @@ import heedful
 from heedful import plugins
 from heedful.cli.run import _until_decided
 from heedful.errors import RequestError
-from heedful.recipes.reading import all_keys, explain_key, make_recipe, recipe_type
+from heedful.recipes.reading import all_keys, explain_key, make_recipe
 from heedful.report.study import write_reports
 from heedful.studies.parts import StudyPlan
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from tests.support.corpus_samples import corpus_recipe, write_text
-from tests.toys.test_toys import finish, heedful_command, world  # noqa: F401 (fixtures)
+from tests.support.toy_world import finish
 
 STUDY: dict[str, Any] = {"kind": "budgets", "sizes": [[1, 8], [1, 16]], "budgets": [8e6, 4e7], "halve": True}
 NAMES = ["r-1x8-8e+06", "r-1x8-4e+07", "r-1x16-8e+06", "r-1x16-4e+07", "r-1x8-4e+06", "r-1x16-4e+06"]
-
-
-@pytest.fixture
-def offered(monkeypatch: pytest.MonkeyPatch) -> Any:
-    points = [EntryPoint("budgets", "tests.toys.toy_study:Budgets", "heedful.studies")]
-    monkeypatch.setattr(
-        plugins,
-        "entry_points",
-        lambda group, name=None: [p for p in points if (p.group, name or p.name) == (group, p.name)],
-    )
-    recipe_type.cache_clear()
-    yield
-    recipe_type.cache_clear()
 
 
 def plan(folder: Path, **study: Any) -> StudyPlan:
@@ -111,7 +97,7 @@ def test_its_report_survives_the_package(offered: None, tmp_path: Path, monkeypa
 
 
 @pytest.mark.full
-def test_killed_and_resumed(world: Path, heedful_command: Any) -> None:  # noqa: F811
+def test_killed_and_resumed(world: Path, heedful_command: Any) -> None:
     write_text(world / "text.txt")
     (world / "sweep.toml").write_text(
         """

@@ -1,72 +1,14 @@
 """The seams hold: an objective and a tuning of another package go through everything that ours do."""
 
 import json
-import os
-import random
-import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import heedful
-from tests.support.toy_world import TOYS, install_toys
-from tests.support.training_samples import assert_same_run, read_log, write_tiny
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an installed package of toys, a model, and lines to learn from."""
-    folder = tmp_path_factory.mktemp("world")
-    install_toys(folder)
-    write_tiny(folder / "model")
-    (folder / "toy.toml").write_text(
-        f"""
-[model]
-name = "{folder}/model/tiny"
-[data]
-train = "{folder}/lines.txt"
-[objective]
-kind = "lines"
-warm_weight = 0.25
-[tuning]
-method = "tethered"
-pull = 0.5
-[training]
-steps = 45
-mark_steps = 10
-batch_size = 8
-accumulate = 2
-lr = 3e-3
-threads = 1
-device = "cpu"
-checkpoint_seconds = 0
-"""
-    )
-    return folder
-
-
-@pytest.fixture
-def heedful_command(world: Path) -> Any:
-    paths = [str(world / "site"), str(TOYS), os.environ.get("PYTHONPATH", "")]
-
-    def start(*arguments: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "heedful", *arguments], cwd=world, text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    return start
-
-
-def finish(process: "subprocess.Popen[str]", code: int = 0) -> str:
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == code, err
-    return out + err
+from tests.support.toy_world import finish, kill
+from tests.support.training_samples import assert_same_run, read_log
 
 
 @pytest.mark.full  # each line starts a process; tests/recipes/test_plugins.py asks the same of functions
@@ -87,36 +29,14 @@ def test_their_keys_are_explained_and_misspellings_are_noticed(world: Path, heed
 @pytest.mark.parametrize("kills", [1, 3])
 def test_run_kill_and_resume(kills: int, world: Path, heedful_command: Any) -> None:
     finish(heedful_command("run", "toy.toml", "--out", "whole", "--workers", "1"))
-    draw, done = random.Random(4), 0
-    shutil.rmtree(world / "killed", ignore_errors=True)
-    while done < kills:
-        process = heedful_command("run", "toy.toml", "--out", "killed", "--workers", "1")
-        state, goal = (
-            world / "killed/runs/toy-seed0/checkpoints/state.json",
-            _step(world / "killed/runs/toy-seed0/checkpoints/state.json") + draw.randint(1, 10),
-        )
-        while process.poll() is None and not (state.exists() and _step(state) >= goal):
-            time.sleep(0.001)
-        if process.poll() is not None:
-            break
-        process.kill()
-        process.wait()
-        done += 1
-    assert done == kills
-    finish(heedful_command("run", "toy.toml", "--out", "killed", "--workers", "1"))
-    assert_same_run(world / "whole/runs/toy-seed0", world / "killed/runs/toy-seed0", but_for=("command",))
+    assert kill(kills, world, heedful_command, "toy") == kills
+    finish(heedful_command("run", "toy.toml", "--out", "killed-toy", "--workers", "1"))
+    assert_same_run(world / "whole/runs/toy-seed0", world / "killed-toy/runs/toy-seed0", but_for=("command",))
     log = read_log(world / "whole/runs/toy-seed0")
     assert [line["step"] for line in log if "dev" in line] == [10, 20, 30, 40, 45]
     assert [line["mark"] for line in log if "dev" in line] == [1, 2, 3, 4, 5]
     assert set(log[0]["terms"]) == {"long", "warm", "penalty"}
     assert sum(log[0]["terms"].values()) == pytest.approx(log[0]["loss"])
-
-
-def _step(state: Path) -> int:
-    try:
-        return int(json.loads(state.read_text())["step"])
-    except (OSError, ValueError):
-        return 0
 
 
 @pytest.mark.full

@@ -19,7 +19,7 @@ from heedful.inference.reader import TextReader
 from heedful.inputs.protocol import Inputs, Sampler, Setup, Step
 from heedful.nn.heads import HeadInput
 from heedful.objectives.protocol import Objective, Partial, StepContext
-from heedful.recipes.schema import ObjectiveTable, Recipe
+from heedful.recipes.schema import DataTable, ObjectiveTable, Recipe
 from heedful.storage.shared import SharedStore
 from heedful.streams import in_parts
 
@@ -31,7 +31,14 @@ class LinesTable(ObjectiveTable):
     """Weight of the second loss."""
 
 
+class LinesDataTable(DataTable):
+    train: str | None = None
+    """A file of lines."""
+
+
 class LinesData(Data):
+    Table = LinesDataTable
+
     def __init__(self, lines: list[str]) -> None:
         self.lines = {"train": lines[:-30], "dev": lines[-30:-15], "test": lines[-15:]}
         self.long = {name: torch.tensor([len(x) / 40 for x in rows]) for name, rows in self.lines.items()}

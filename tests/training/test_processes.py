@@ -12,18 +12,16 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from heedful.errors import RequestError, WorkError
-from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.studies import executors
 from heedful.studies.executors import executor_for, in_processes
-from heedful.training import loop
-from heedful.training.processes import Processes, join
+from heedful.training.processes import Processes
 from heedful.training.run import execute
 from tests.support.corpus_samples import NOUNS, write_text
-from tests.support.groups import Group, run_and_note, train_in
+from tests.support.groups import Group, gradients_in_child, run_and_note, train_in
 from tests.support.killing import step_on_disk
 from tests.support.recipe_files import write_recipe
 from tests.support.task_samples import FILM, tasks_recipe, write_tasks
@@ -117,35 +115,6 @@ def words_recipe(case: str, world: Path, training: dict[str, Any]) -> dict[str, 
     training = {**training, "lr": 1e-3, "max_length": 96, "threads": 1, "device": "cpu"}
     content = {"model": {**model, **small}, "tokenizer": kind, "data": data, "objective": WORDS[case]}
     return {**content, "training": training}
-
-
-def gradients_in_child(content: dict[str, Any], toys: list[str], folder: str) -> None:
-    """The gradient of every step as it is before it is clipped, and the log, in double precision."""
-    sys.path[:0] = toys
-    from heedful.storage.shared import SharedStore
-    from heedful.training.assembly import assemble, read_source
-
-    recipe, group, out = make_recipe(content), join(), Path(folder)
-    out.mkdir(exist_ok=True)
-    store = SharedStore(out / "store")
-    parts = assemble(read_source(recipe, 7, store), store)
-    parts.checkpoint.module.double()
-    found: dict[str, torch.Tensor] = {}
-    fit = loop.Fit(
-        objective=parts.objective, inputs=parts.inputs, sampler=parts.sampler, evaluator=parts.evaluator,
-        tuning=parts.tuning, training=recipe.training, seed=7, directory=out, judge=None,
-        watch=lambda *_: None, should_stop=lambda: False, group=group,
-    )  # fmt: skip
-    inner = torch.nn.utils.get_total_norm
-
-    def norm(gradients: Any) -> torch.Tensor:
-        step = fit.progress.step
-        found.update({f"{step}.{n}": p.grad.clone() for n, p in fit.parameters.items() if p.grad is not None})
-        return inner(gradients)
-
-    torch.nn.utils.get_total_norm = norm  # type: ignore[assignment]
-    fit.run()
-    save_file({n: t.contiguous() for n, t in found.items()}, f"{folder}-{group.rank}.safetensors")
 
 
 CASES = {

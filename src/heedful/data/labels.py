@@ -31,10 +31,11 @@ class Cell:
 
 
 def decide_kind(cells: Sequence[Cell], asked: str) -> tuple[Kind, str]:
-    """Return "classes" or "score", and a sentence that says why if the file had to decide."""
-    if asked not in ("auto", "classes", "score"):
+    """Return "classes" or "score", and a sentence that says why if the file had to decide. "written" are labels that
+    stay as they are written, as a target that reads more than one class in them needs."""
+    if asked not in ("auto", "classes", "score", "written"):
         raise RequestError(f"kind = {asked!r} is not known; it is 'auto', 'classes' or 'score'.")
-    if asked == "classes":
+    if asked in ("classes", "written"):
         return "classes", ""
     if asked == "score":
         return "score", ""

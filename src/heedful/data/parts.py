@@ -156,6 +156,7 @@ class Plan:
 
     name: str
     kind: str = "auto"
+    """See `decide_kind`."""
     labels: tuple[str, ...] | None = None
     """Fixed names, of named sets; else taken from the data."""
     seed: int = SPLIT_SEED
@@ -225,7 +226,8 @@ def _answer_splits(
     classes: list[str] = []
     scores: list[float] = []
     if kind == "classes":
-        classes, class_notes = to_classes(cells) if plan.labels is None else ([cell.value for cell in cells], [])
+        as_written = plan.labels is not None or plan.kind == "written"
+        classes, class_notes = ([cell.value for cell in cells], []) if as_written else to_classes(cells)
         notes += class_notes
     else:
         scores = to_scores(cells)

@@ -41,7 +41,7 @@ class Step:
     """Of the texts that the body reads, in tokens, without padding."""
 
     def forward_flops(self, shape: Any) -> int:
-        """Return the operations of one pass over what the step reads; `shape`: the model's."""
+        """Return the operations of one pass over what the step reads; `shape`: the model's, None if it has none."""
         return forward_flops(shape, self.lengths)
 
     def where(self) -> str:

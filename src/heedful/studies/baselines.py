@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from heedful.data.protocol import Data
 from heedful.errors import RequestError
@@ -67,6 +70,20 @@ def keep_examples(folder: Path, data: Data) -> None:
         lines = data.examples(name)
         if lines:
             write_examples(folder, name, lines, prints.get(name))
+
+
+def _as_lists(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the scores as JSON can hold them: columns may be arrays."""
+    return {
+        name: {
+            **baseline,
+            "values": {
+                of: {key: np.asarray(column).tolist() for key, column in columns.items()}
+                for of, columns in baseline.get("values", {}).items()
+            },
+        }
+        for name, baseline in scores.items()
+    }
 
 
 class Baselines:
@@ -134,6 +151,6 @@ class Baselines:
                 read_object(path)
             except RequestError:  # it is not there, or damaged, and made again either way
                 make_directory(self.folder)
-                write_json(path, source.evaluator.baselines().scores())
+                write_json(path, _as_lists(source.evaluator.baselines().scores()))
             self.paths[key] = path
         return self.paths[key]

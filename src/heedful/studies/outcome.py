@@ -92,7 +92,9 @@ def _keep_best(directory: Path, best: Mapping[str, Any], seed: int | None) -> No
     def copy(into: Path) -> None:
         shutil.copytree(directory / folder, into, copy_function=_copied, dirs_exist_ok=True)
 
-    replace_directory(directory / "best", copy, MODEL_FILES | FILES, MODEL_FOLDERS | FOLDERS)
+    own = [*(directory / folder).iterdir()]  # a model of another package has files of its own
+    files, folders = ({path.name for path in own if path.is_dir() == is_folder} for is_folder in (False, True))
+    replace_directory(directory / "best", copy, MODEL_FILES | FILES | files, MODEL_FOLDERS | FOLDERS | folders)
 
 
 def _copied(source: str, target: str) -> str:

@@ -85,7 +85,7 @@ class Fit:
             step = self.sampler.step(self.progress.step, self.schedule.share(self.progress.step, tokens))
             lr = self.schedule.lr(self.progress.step, tokens, sum(step.lengths))
             self._step(step, lr)
-            self.progress.forward_flops += step.forward_flops(self.tuning.reader.module.shape)
+            self.progress.forward_flops += step.forward_flops(getattr(self.tuning.reader.module, "shape", None))
             if self.progress.step % _LOG_EVERY == 0:
                 self._log_losses(lr)
             self.progress.seconds += time.monotonic() - started
@@ -118,8 +118,8 @@ class Fit:
             for name, value in partial.terms.items():
                 terms[name] = terms.get(name, 0.0) + float(value)
             finite = math.isfinite(sum(terms.values()))
-            if not finite:
-                break
+            if not finite and self.group.count == 1:
+                break  # in a group, a process that left its losses here would leave the others waiting in `gather`
             partial.loss.backward()  # type: ignore[no-untyped-call]
         if self.tuning.penalty is not None and finite and self.group.rank == 0:
             penalty = self.tuning.penalty()
