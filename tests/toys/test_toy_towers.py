@@ -3,6 +3,9 @@ parts and processes, and caching gradients changes nothing."""
 
 import json
 import math
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from safetensors.torch import load_file
 
 import heedful
 from heedful.errors import RequestError
-from heedful.objectives.protocol import StepContext
+from heedful.objectives.protocol import Partial, StepContext
 from heedful.recipes.reading import all_keys, explain_key, make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.report.study import write_reports
@@ -24,7 +27,7 @@ from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
 from heedful.training.assembly import Assembly, assemble, read_source
 from heedful.training.run import execute
-from tests.support.groups import Group, gradients_in_child
+from tests.support.groups import Group, gradients_in_child, run_and_note
 from tests.support.toy_world import TOYS, finish, install_toys, kill
 from tests.support.training_samples import assert_same_run, read_log, read_tsv
 from tests.toys.toy_towers import embedded, found, read_towers
@@ -128,6 +131,35 @@ def test_parts_and_processes_have_the_gradients_of_one(case: str, tmp_path: Path
     for lines in zip(*logs, strict=True):
         assert lines[0]["loss"] == pytest.approx(lines[1]["loss"], abs=1e-10)
         assert lines[0]["loss"] == pytest.approx(lines[2]["loss"], abs=1e-10)
+
+
+def uneven_in_child(content: dict[str, Any], toys: list[str], directory: str) -> None:
+    """Before what is gathered, the second process has a loss of its own that is not finite."""
+    sys.path[:0] = toys
+    from heedful import plugins
+
+    contrast, rank = plugins.find("objective", "towers"), int(os.environ["RANK"])
+    inner = contrast.losses
+
+    def losses(self: Any, reader: Any, step: Any, counts: Any, context: Any) -> Iterator[Partial]:
+        own = sum(p.sum() for p in reader.module.parameters()) * (math.nan if rank else 0.0)
+        yield Partial(own, {"contrast": own.detach()})
+        yield from inner(self, reader, step, counts, context)
+
+    contrast.losses = losses
+    run_and_note(content, directory)
+
+
+def test_a_loss_that_is_not_finite_leaves_nobody_waiting(tmp_path: Path) -> None:
+    install_toys(tmp_path)
+    toys = [str(tmp_path / "site"), str(TOYS)]
+    group = Group(2, uneven_in_child, views_recipe(tmp_path), toys, str(tmp_path / "run"))
+    codes = group.codes(60)
+    group.kill()
+    assert codes == [0, 0]
+    first, second = ((tmp_path / f"ended-{rank}").read_text() for rank in (0, 1))
+    assert first == second
+    assert first.startswith("StepError: step 1: the loss is not finite, so the step was not made (examples ")
 
 
 def test_a_run_learns_to_retrieve(offered: None, tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ class AnyCheckpoint(Protocol):
         ...
 
     def write(self, directory: Path, shared: SharedStore | None = None, moved: bool = False) -> None:
-        """Whole or not at all: at least config.json and model.safetensors, by which a finished run is known. `shared`: what training has not moved is one file there with that of every other model
-        that was written with it; `moved`: whether it has moved the body."""
+        """Write it whole or not at all: at least config.json and model.safetensors, by which a finished run is known.
+
+        `shared`: what training has not moved is one file there with that of every other model that was written with it;
+        `moved`: whether it has moved the body.
+        """
         ...

@@ -97,7 +97,8 @@ class Objective(ABC):
         self, reader: TextReader, step: Any, counts: Mapping[str, float], context: StepContext
     ) -> Iterator[Partial]:
         """Yield the partial losses of this process's parts of a step, `context.reseed` called before each with its
-        number. The gradient of each is taken before the next is asked for."""
+        number. The gradient of each is taken before the next is asked for. Where a step is only timed, gradients may
+        be off."""
 
     def finish(self, checkpoint: Any) -> None:  # noqa: B027 (most have nothing to note)
         """Note in the model that will be saved how it has to be used, such as the longest text."""
