@@ -1,9 +1,7 @@
 """Several labelled sets, one for each task."""
 
 import difflib
-import hashlib
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from heedful.data.loading import load_data
 from heedful.data.protocol import Data
 from heedful.errors import RequestError
 from heedful.recipes.schema import Recipe, TaskTable
+from heedful.storage.hashing import sha256_of_json
 from heedful.storage.shared import SharedStore
 
 SPLITS = ("dev", "test")
@@ -56,7 +55,7 @@ class TaskData(Data):
     def describe(self) -> dict[str, Any]:
         each = {task: data.describe() for task, data in self.tasks.items()}
         prints = {split: {t: d["fingerprints"].get(split) for t, d in each.items()} for split in ("train", *SPLITS)}
-        fingerprints = {split: hashlib.sha256(json.dumps(of).encode()).hexdigest() for split, of in prints.items()}
+        fingerprints = {split: sha256_of_json(of) for split, of in prints.items()}
         fingerprints |= {f"{split}-{t}": p for split, of in prints.items() for t, p in of.items() if p is not None}
         sizes = {"train": sum(each[task]["sizes"]["train"] for task in self.trained)}
         sizes |= {s: sum(each[t]["sizes"][s] for t in of) for s in SPLITS if (of := self.scored(s))}

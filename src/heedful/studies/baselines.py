@@ -13,7 +13,8 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.examples import write_examples
 from heedful.storage.hashing import sha256_of
-from heedful.storage.reading import mapping, read_object
+from heedful.storage.reading import read_object
+from heedful.storage.run_record import BaselineScores
 from heedful.storage.runs import has_weights
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json
@@ -96,8 +97,9 @@ class Baselines:
                 continue
             row = {"setting": name, "model": name, "method": name, "baseline": True, "random": False, "n": 1}
             row |= {"metric": metric.name, "higher_is_better": metric.higher_is_better}
+            known = BaselineScores.model_validate(facts)
             for split in source.data.sets():
-                score = mapping(facts, split).get(metric.name)
+                score = known.scores(split).number(metric.name)
                 if score is not None:
                     row |= {f"{split}_mean": score, f"{split}_std": None}
             row |= {"train_rows": source.data.describe()["sizes"].get("train"), "training_seconds": facts["seconds"]}

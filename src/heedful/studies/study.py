@@ -18,8 +18,9 @@ from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
 from heedful.storage.run_record import FORMAT
-from heedful.storage.runs import finished_run
+from heedful.storage.runs import finished_run, read_run
 from heedful.storage.shared import SharedStore
+from heedful.storage.statistics_record import Statistics
 from heedful.storage.whole import write_json
 from heedful.studies.baselines import Baselines, data_key, keep_examples, most_rows, whole_data
 from heedful.studies.board import board
@@ -114,7 +115,7 @@ def _run_plans(first: StudyPlan, sitting: _Sitting, of_pairs: Collection[str]) -
     """Run the plan, then whatever its kind wants after it; return what came of it, concluded."""
     study, kind = sitting.study, first.kind
 
-    def concluded(so_far: SoFar) -> dict[str, Any]:
+    def concluded(so_far: SoFar) -> Statistics:
         study["runs"] = [run for run in study["runs"] if run["name"] in sitting.order]
         return conclude(first, so_far, study, sitting.baselines, sitting.store)
 
@@ -312,9 +313,8 @@ def _record(directory: Path, study: dict[str, Any], jobs: list[Job], result: Res
     }  # fmt: skip
     later = [name for name in known if name not in order]
     study["runs"] = [known[name] for name in [*order, *later] if name in known]
-    manifest = job.directory / "manifest.json"
-    if manifest.exists():
-        data = read_object(manifest)["data"]
+    if (job.directory / "manifest.json").exists():
+        data = read_run(job.directory).manifest.data.written
         if data["sizes"].get("train", 0) > study.get("data", data)["sizes"].get("train", 0) or "data" not in study:
             study["data"] = data  # of a learning curve, that of the most rows
     _write(directory, study)

@@ -1,6 +1,6 @@
 """`study.curve`: would more labels help? Each setting on rising numbers of training rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -8,6 +8,7 @@ from heedful import plugins
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
 from heedful.recipes.schema import Recipe, StudyTable
+from heedful.storage.study_record import StudyRecord
 from heedful.studies.curves import largest_sizes, learning_curves
 from heedful.studies.kinds.protocol import StudyKind
 from heedful.studies.parts import SettingPlan, StudyPlan
@@ -43,8 +44,8 @@ class Curve(StudyKind):
     def candidates(self, settings: Sequence[SettingPlan]) -> Sequence[SettingPlan]:
         return largest_sizes(settings)
 
-    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
-        curves = learning_curves(directory, facts, judged, metric)
+    def statistics(self, directory: Path, study: StudyRecord, judged: str, metric: Metric) -> dict[str, Any]:
+        curves = learning_curves(directory, study, judged, metric)
         return {"curves": curves} if curves else {}
 
     @classmethod
