@@ -56,7 +56,7 @@ def test_merging_does_not_change_what_others_read(world: dict[str, Any]) -> None
     model = model_with(world, "lo", "b")
     model.activate("lo")
     before = model.predict(TEXTS, head="b").probabilities
-    with pytest.raises(RequestError, match="as the head 'b' would then read another body"):
+    with pytest.raises(RequestError, match="since the head 'b' would then read a different body"):
         model.merge()
     assert np.array_equal(model.predict(TEXTS, head="b").probabilities, before)
     alone = model_with(world, "lo")

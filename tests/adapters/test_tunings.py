@@ -428,7 +428,7 @@ def test_the_maps_of_each_family(world: dict[str, Any], tmp_path: Path) -> None:
         ({"method": "adapter", "start": "x", "reduction": 4.0}, "tuning.start brings its own reduction"),
         ({"method": "adapter", "start": "nowhere/at/all"}, "there is no such directory of an adapter"),
         ({"method": "adapter", "per_task": True, "name": "x"}, "are called after their tasks"),
-        ({"method": "adapter", "name": "a.b"}, "'a.b' is no name for an adapter"),
+        ({"method": "adapter", "name": "a.b"}, "'a.b' is not a valid name for an adapter"),
         ({"method": "lora", "maps": ["up", "up"]}, "name each once"),
         ({"method": "lora", "rank": 0}, "tuning.rank"),
         ({"method": "fusion"}, "name at least two adapters to fuse"),
@@ -451,7 +451,7 @@ def test_adapters_are_not_left_behind_by_other_tunings(world: dict[str, Any], tm
     parts = assembled(carrying, {**TUNINGS["pfeiffer"], "name": "second"}, tmp_path)
     assert set(parts.tuning.transformer.adapters) == {"train-adapter", "second"}
     assert all("train-adapter" not in n for n in parts.tuning.trainable())
-    with pytest.raises(RequestError, match="has an adapter 'train-adapter' already"):
+    with pytest.raises(RequestError, match="already has an adapter 'train-adapter'"):
         assembled(carrying, TUNINGS["pfeiffer"], tmp_path)
     random_weights = {"model": {"shape": "bert-tiny"}, "tokenizer": {"kind": "wordpiece", "size": 200}}
     content = {**tiny_recipe(world["model"], world["data"], "full").identity(), **random_weights}

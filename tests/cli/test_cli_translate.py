@@ -123,8 +123,8 @@ def test_lines_that_cannot_be_translated_say_why(
         a,
         "[not translated: has 61 tokens, and the model reads at most 40]",
         "[not translated: is not UTF-8]",
-        "[not translated: has more than 100,000 characters; give it sentence by sentence]",
-        "[not translated: has more than 100,000 characters; give it sentence by sentence]",
+        "[not translated: has more than 100,000 characters; split it into sentences]",
+        "[not translated: has more than 100,000 characters; split it into sentences]",
         b,
         "",
     ]
@@ -198,9 +198,9 @@ def test_characters_that_no_text_has_and_files_without_any(
     assert run(monkeypatch, directory, path, "--max-length", 9) == 0
     said = capsys.readouterr()
     first, second, third, _ = said.out.split("\n")
-    assert first.startswith("[not translated: has a NUL character, so it is no text, or UTF-16 without its mark")
+    assert first.startswith("[not translated: has a NUL character")
     assert second == shown(texts(["a dog"]).texts[0])
-    assert third.startswith("[not translated: has a carriage return in it")
+    assert third.startswith("[not translated: contains a carriage return")
     assert said.err == "2 of 3 lines were not translated; each is replaced by the reason\n"
     path.write_bytes(b"")
     assert run(monkeypatch, directory, path, "--out", out) == 0

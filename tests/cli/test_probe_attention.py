@@ -66,7 +66,7 @@ def test_a_page_arrays_and_a_few_lines(capsys: pytest.CaptureFixture[str]) -> No
         (("small", " "), "the text is empty. Pass a text with words."),
         (("small", "a film", "--position", "0"), "--position 0: tokens are counted from 1."),
         (("small", "a film", "--label", "x"), "small: the head 'classify' has no label 'x'; it has bad, fair, good."),
-        (("words", "a film"), "words: is a TF-IDF model, which attends to nothing; name a transformer."),
+        (("words", "a film"), "words: is a TF-IDF model, which has no attention. Name a transformer."),
     ],
 )
 def test_a_wrong_request_is_a_sentence_and_writes_nothing(arguments: tuple[str, ...], words: str) -> None:

@@ -112,11 +112,11 @@ def test_a_masked_word_model_says_which_text_is_the_likelier(
     monkeypatch.setenv("HEEDFUL_DATA", str(tmp_path))
     out = tmp_path / "out"
     assert run(monkeypatch, "probe", "bias", place / "tiny", "--pairs", "crows-pairs", "--out", out) == 0
-    assert "50 % would be no preference" in " ".join(capsys.readouterr().out.split())
+    assert "50% is no preference" in " ".join(capsys.readouterr().out.split())
     found = json.loads((out / "bias.json").read_text())["sets"][0]["subjects"]["tiny"]
     assert found["unit"] == "preference"
     report = (out / "report.md").read_text()
-    assert f"| {50 + 100 * found['gap']['mean']:.1f} % |" in report  # a share of pairs, not a change
+    assert f"| {50 + 100 * found['gap']['mean']:.1f}% |" in report  # a share of pairs, not a change
     assert "mean change in log-likelihood" not in (out / "report.html").read_text()
     assert {row["level"] for row in found["by"]["bias_type"]} == {"age", "gender"}
     with (out / "pairs" / "crows-pairs.tsv").open(encoding="utf-8", newline="") as file:
@@ -139,13 +139,13 @@ def test_a_masked_word_model_says_which_text_is_the_likelier(
         (("{study}", "--pairs", "genrated"), "did you mean 'generated'"),
         (("{study}", "--pairs", "{pairs}", "--factors", "thin"), "no column 'thin'"),
         (("{study}", "--pairs", "{pairs}", "--label", "great"), "has no class 'great'; it has bad, good"),
-        (("{study}", "--pairs", "{pairs}", "--of", "pairs"), "was trained on single texts; leave --of out"),
+        (("{study}", "--pairs", "{pairs}", "--of", "pairs"), "was trained on single texts. Remove --of"),
         (("{study}", "--pairs", "{pairs}", "--groups", "men"), "name two"),
         (("{study}", "--pairs", "{pairs}", "--text", "a"), "unless --swap is given"),
         (("{study}", "--factors", "thing"), "--factors is not for generated"),
         (("{study}", "{study}", "--pairs", "{pairs}"), "is named 2 times"),
         (("{base}/nowhere", "--pairs", "{pairs}"), "no such directory"),
-        (("{base}/tiny", "--pairs", "{pairs}", "--label", "good"), "about classifiers"),
+        (("{base}/tiny", "--pairs", "{pairs}", "--label", "good"), "only for classifiers"),
         (("{study}", "--pairs", "{base}/missing.csv"), "missing.csv"),
         (("{study}", "--pairs", "{pairs}", "--factors", "seed"), "'seed' has a meaning of its own"),
         (("{study}", "--pairs", "{pairs}", "--by", "pair"), "'pair' has a meaning of its own"),
@@ -197,11 +197,11 @@ def test_what_is_not_ours_is_not_lost(place: Path, tmp_path: Path) -> None:
     model, pairs, out = place / "study" / "best", str(place / "pairs.csv"), tmp_path / "out"
     (out / "pairs").mkdir(parents=True)
     (out / "pairs" / "mine.tsv").write_text("kept")
-    with pytest.raises(RequestError, match="something else than the answer to this request"):
+    with pytest.raises(RequestError, match="contains the results of a different probe"):
         probe_bias(model, pairs, out=out)
     shutil.rmtree(out)
     probe_bias(model, pairs, out=out)
-    with pytest.raises(RequestError, match="something else than the answer to this request"):
+    with pytest.raises(RequestError, match="contains the results of a different probe"):
         probe_bias(model, pairs, label="bad", out=out)
     (out / "pairs" / "mine.tsv").write_text("kept")
     with pytest.raises(RequestError, match=r"mine.tsv: is not heedful's and would be lost"):

@@ -383,13 +383,13 @@ def test_what_cannot_be_searched() -> None:
         beam_search(chain, [[1], []], Beam(), Limits())
     with pytest.raises(RequestError, match="the prefix of row 1 has 3 tokens, and at most 2 may come"):
         beam_search(chain, [[1], [1]], Beam(), Limits(2), [[], [1, 1, 1]])
-    with pytest.raises(RequestError, match="the prefix of row 0 holds 3, which ends a text"):
+    with pytest.raises(RequestError, match="the prefix of row 0 contains 3, which ends a text"):
         beam_search(chain, [[1]], Beam(), Limits(2, stop=stop), [[3]])
     with pytest.raises(RequestError, match="no token can come as number 1 of the texts for row 0"):
         beam_search(chain, [[1]], Beam(banned=frozenset({0, 1, 2, 4})), Limits(2, 1, stop))
     with pytest.raises(RequestError, match="the prefix of row 17 has 3 tokens"):
         beam_search(chain, [[1], [1]], Beam(), Limits(2), [[], [1, 1, 1]], rows=[4, 17])
-    with pytest.raises(RequestError, match="the prefix of row 4 holds 3"):
+    with pytest.raises(RequestError, match="the prefix of row 4 contains 3"):
         beam_search(chain, [[1], [1]], Beam(), Limits(2, stop=stop), [[3], []], rows=[4, 17])
     banning = Beam(banned=frozenset({0, 1, 2, 4}))
     with pytest.raises(RequestError, match="no token can come as number 1 of the texts for row 17"):

@@ -192,7 +192,7 @@ def test_adapters_are_used(directory: Path, tmp_path: Path) -> None:
         (["a", ("b", "c")], {}, "Row 1 of the prompts is a pair"),
         (["a", "\ud800"], {}, "half a surrogate pair"),
         (["a", "h" * 65], {}, "row 1 of the prompts has 65 tokens, and .* reads at most 64; shorten it"),
-        (["a"], {"stop": "x"}, "put the one token in a list"),
+        (["a"], {"stop": "x"}, "Put the token in a list"),
         (["a"], {"stop": [9999]}, "has no token 9999; the ids are 0 to 262"),
         (["a"], {"stop": ["two words"]}, "'two words' is not one token"),
         (["a"], {"stop": [""]}, "'' is not one token"),
@@ -216,7 +216,7 @@ def test_an_empty_prompt_needs_a_beginning(tmp_path: Path) -> None:
     write_language_model(tmp_path / "bare", beginning=False)
     model = heedful.load(tmp_path / "bare")
     assert len(model.generate(["h"], 5).tokens[0]) == 5
-    with pytest.raises(RequestError, match=r"row 1 of the prompts is empty, and .* no token with which texts begin"):
+    with pytest.raises(RequestError, match=r"row 1 of the prompts is empty, and .* no token that begins a text"):
         model.generate(["h", ""])
 
 

@@ -200,7 +200,7 @@ def test_tokens_may_look_at_anything_that_has_a_name() -> None:
     assert (view.name, view.kind, view.layers, view.weights.shape) == ("fusion", "memory", (0,), (1, 2, 3, 2))
     assert view.gradient[0, :, :, 0].max() == 0
     assert np.array_equal(view.gradient[0, :, :, 1], view.weights[0, :, :, 1])
-    assert notes == ["Layer 2 is not shown: its kind of attention has no weights like the others."]
+    assert notes == ["Layer 2 is not shown: its kind of attention has no weights."]
     assert view_weights([None], rows, adapters, ("fusion", "Adapters")) == ([], [])
     with pytest.raises(ValueError, match="3 tokens that look at 1"):
         view_weights([weights], rows, adapters[:1], ("fusion", "Adapters"))
@@ -225,8 +225,8 @@ def test_layers_without_weights_are_said(tmp_path: Path, monkeypatch: pytest.Mon
     assert (view.rollout, view.relevance) == (None, None)
     assert view.gradient is not None
     assert attention.notes == (
-        "Rollout needs weights of every layer that sum to 1, so it is left out.",
-        "Layer 2 is not shown: its kind of attention has no weights like the others.",
+        "Rollout needs weights of every layer that sum to 1, so it is omitted.",
+        "Layer 2 is not shown: its kind of attention has no weights.",
     )
     silent = AttentionKind(lambda shape, layer, kernels: _Silent(shape.width, shape.heads))
     monkeypatch.setitem(ATTENTION_KINDS, "none", silent)
@@ -339,20 +339,18 @@ def test_what_cannot_be_looked_at_is_refused_in_a_sentence(tmp_path: Path) -> No
     for asked, text, more, words in (
         (model, "a film", {"head": "x"}, "small: has no head 'x'; it has classify, apart."),
         (model, "a film", {"label": "x"}, "small: the head 'classify' has no label 'x'; it has bad, fair, good."),
-        (model, "a film", {"head": "apart"}, "small: the head 'apart' was trained on pairs of texts; give it two."),
-        (model, "a film", {"position": 1}, "small: the head 'classify' reads the whole text; leave the position out."),
-        (bare, "a film", {"label": "x"}, "small: has no head that could score a label; leave label and position out."),
-        (crossed, "a film", {}, "small: reads a text beside the states of another, and one text alone is not enough."),
-        (Words(), "a film", {}, "words: is a TF-IDF model, which attends to nothing; name a transformer."),
+        (model, "a film", {"head": "apart"}, "small: the head 'apart' was trained on pairs of texts. Pass two texts."),
+        (model, "a film", {"position": 1}, "small: the head 'classify' reads the whole text. Remove the position."),
+        (bare, "a film", {"label": "x"}, "small: has no head that could score a label. Remove label and position."),
+        (crossed, "a film", {}, "small: also reads the states of another text, so it cannot be used with one text."),
+        (Words(), "a film", {}, "words: is a TF-IDF model, which has no attention. Name a transformer."),
     ):
         with pytest.raises(heedful.RequestError) as caught:
             look(asked, text, **more)
         assert str(caught.value) == words
-    assert look(bare, "a film").notes == (
-        "The model has no head whose score could be asked about, so gradient × attention is left out.",
-    )
+    assert look(bare, "a film").notes == ("The model has no task head, so gradient × attention is omitted.",)
     assert look(bare, "a film").views[0].gradient is None
     only_apart = make_small(tmp_path, ("apart",))
     assert look(only_apart, "a film").notes == (
-        "The head 'apart' needs a pair of texts, so gradient × attention is left out.",
+        "The head 'apart' needs a pair of texts, so gradient × attention is omitted.",
     )

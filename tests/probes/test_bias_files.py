@@ -72,9 +72,9 @@ def test_texts_whose_counterfactuals_are_made(tmp_path: Path) -> None:
         ("He is fine.", "She is fine.", "men", "1"),
     ]
     assert made.groups == ("men", "women")
-    assert "1 of 5 texts have no word that the rules swap, and are left out." in made.notes
-    assert "1 of 5 texts speak of men and of women, and are left out." in made.notes
-    assert any(note.endswith("left as they are: master (1).") for note in made.notes)
+    assert "1 of 5 texts have no word that the rules swap, and are skipped." in made.notes
+    assert "1 of 5 texts are about both men and women, and are skipped." in made.notes
+    assert any(note.endswith("were kept: master (1).") for note in made.notes)
 
 
 def test_pairs_whose_counterfactuals_are_made(tmp_path: Path) -> None:
@@ -99,9 +99,7 @@ def test_texts_that_cannot_be_swapped(tmp_path: Path) -> None:
         swap_texts(path, False)
     with pytest.raises(RequestError, match=r"reads pairs of texts, and one column of texts is known, 'text'; name the"):
         swap_texts(path, True)
-    with pytest.raises(
-        RequestError, match=r"the model reads single texts, and 'b' is named as a second one; leave it out"
-    ):
+    with pytest.raises(RequestError, match=r"the model reads single texts, and 'b' is named as the second text"):
         swap_texts(path, False, pair="b")
     with pytest.raises(RequestError, match=r"has no column 'txt'; did you mean 'text'"):
         swap_texts(path, False, text="txt")

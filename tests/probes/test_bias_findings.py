@@ -36,11 +36,11 @@ def test_a_planted_bias_is_found_with_its_size() -> None:
     assert gap["high"] - gap["low"] < 0.02
     assert gap["p_corrected"] < 0.001
     assert "A gap is shown" in words(facts["biased"])
-    assert "other templates, professions, terms and seeds" in words(facts["biased"])
+    assert "new templates, professions, terms and seeds" in words(facts["biased"])
     fair = facts["fair"]
     assert fair["gap"]["low"] < 0 < fair["gap"]["high"]
     assert "No gap is shown" in words(fair)
-    assert "That is not to say there is none" in words(fair)
+    assert "A true gap of up to" in words(fair)
     assert not re.search(r"unbiased|free (of|from)|no bias", words(fair))
 
 
@@ -97,11 +97,11 @@ def test_four_sentences_say_little_and_it_is_said() -> None:
     assert "No gap is shown" in words(facts)
     few = PairSet("few", "two sentences", ("men", "women"), rows[:2], ("pair",))
     noisy = found(subject("one", Planted(0.05, 3, spread=0.1)), pairs=few)["subjects"]["one"]
-    assert "too small to show any gap reliably" in words(noisy)
+    assert "too small to detect any gap reliably" in words(noisy)
     one = PairSet("single", "one sentence", ("men", "women"), rows[:1], ("pair",))
     alone = found(subject("one", Planted(0.05)), pairs=one)["subjects"]["one"]
     assert (alone["gap"]["low"], alone["gap"]["p"]) == (None, None)
-    assert "One pair says nothing of others" in words(alone)
+    assert "One pair cannot be generalised" in words(alone)
     json.dumps(alone, allow_nan=False)
 
 
@@ -128,7 +128,7 @@ def test_cells_without_a_control_are_left_out_of_it() -> None:
 
 def test_one_seed_of_a_random_setting_is_about_this_run() -> None:
     facts = found(subject("run", Planted(0.08), random=True))["subjects"]["run"]
-    assert "of this run alone" in words(facts)
+    assert "for this run only" in words(facts)
     assert "seeds" not in words(facts)
 
 
@@ -149,7 +149,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
     pairs = crossed()
     with pytest.raises(RequestError, match="has no class 'bad'; it has class 0, good"):
         ask(subject("one", Planted(0.0)), pairs, "bad")
-    with pytest.raises(RequestError, match="leave --label out"):
+    with pytest.raises(RequestError, match="Remove --label"):
         ask(subject("one", Scored(0.0)), pairs, "good")
     with pytest.raises(RequestError, match="the model of seed 1 has the classes"):
         ask(subject("one", Planted(0.0), Planted(0.0, classes=3)), pairs)
@@ -188,9 +188,9 @@ def test_equal_changes_are_no_certainty() -> None:
     pairs = crossed(2, 1, 2, controls=False)
     alike = found(subject("alike", Planted(0.05, spread=0.0)), pairs=pairs)["subjects"]["alike"]
     assert (alike["gap"]["p"], alike["gap"]["low"], alike["gap"]["visible"]) == (None, None, None)
-    assert "All 4 pairs change alike, so that nothing says how others vary" in words(alike)
+    assert "All 4 pairs change equally" in words(alike)
     still = found(subject("still", Planted(0.0, spread=0.0)), pairs=pairs)["subjects"]["still"]
-    assert "Nothing changes in any of 4 pairs" in words(still)
+    assert "Nothing changes in 4 pairs" in words(still)
     assert "shown" not in still["verdict"][0][1]
 
 
@@ -206,7 +206,7 @@ def test_a_few_preferences_that_agree_are_tosses_of_a_coin() -> None:
             alarms += facts["gap"]["p_corrected"] <= 0.05
             assert -0.5 <= facts["gap"]["low"] <= facts["gap"]["mean"] <= facts["gap"]["high"] <= 0.5
         assert alarms / 2**n <= 0.05
-    assert "100.0 % of pairs" in words(facts)
+    assert "100.0% of pairs" in words(facts)
 
 
 def test_seeds_that_disagree_are_not_averaged_away() -> None:
@@ -245,7 +245,7 @@ def test_what_was_cut_is_said() -> None:
             answers.truncated = 7
             return answers
 
-    assert "7 texts were longer than the model reads" in words(found(subject("one", Cutting(0.0)))["subjects"]["one"])
+    assert "7 texts were longer than" in words(found(subject("one", Cutting(0.0)))["subjects"]["one"])
 
 
 @pytest.mark.parametrize(

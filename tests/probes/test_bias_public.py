@@ -51,7 +51,7 @@ def test_winobias(data: Path) -> None:
     made = find_set("winobias", False)
     assert len(made.rows) == 12
     assert made.notes == (
-        "4 of 16 pairs differ in more than pronouns and are left out: "
+        "4 of 16 pairs differ in more than pronouns and are skipped: "
         "type1 dev 4, type1 test 4, type2 dev 4, type2 test 4.",
     )
     assert (made.rows[0].a, made.rows[0].b) == (
@@ -140,11 +140,11 @@ def test_what_cannot_be_had_is_said_in_one_sentence(data: Path, monkeypatch: pyt
     ):
         find_set("eec-race", False)
     with pytest.raises(
-        RequestError, match=r"eec-race has single texts alone, and the model reads pairs of texts; choose"
+        RequestError, match=r"eec-race has only single texts, and the model reads pairs of texts; choose"
     ):
         find_set("eec-race", True)
     with pytest.raises(
-        RequestError, match=r"'winobais' is no set of pairs; did you mean 'winobias'\? there are generated"
+        RequestError, match=r"'winobais' is not a set of pairs; did you mean 'winobias'\? there are generated"
     ):
         find_set("winobais", False)
     write_winobias(data, pro=PRO + PRO)

@@ -71,7 +71,7 @@ def test_a_study_says_what_its_runs_said(
     assert run(monkeypatch, "probe", "knowledge", place / "study", "--out", out) == 0  # the same again takes its place
     assert json.loads((out / "knowledge.json").read_text()) == facts
     assert run(monkeypatch, "probe", "knowledge", place / "study", "--out", out, "--precision", "0.5") == 2
-    assert "holds something else" in capsys.readouterr().err
+    assert "contains the results of a different probe" in capsys.readouterr().err
 
 
 def test_a_run_and_its_model_know_their_recipe(
@@ -86,8 +86,8 @@ def test_a_run_and_its_model_know_their_recipe(
     (b,) = probe_knowledge(first / "model")["subjects"].values()
     (c,) = probe_knowledge(place / "study" / "best")["subjects"].values()
     assert a["exact_match"] == b["exact_match"]
-    assert a["about"] == "other such questions, of this run alone"
-    assert b["about"] == "other such questions"
+    assert a["about"] == "new questions like these, for this run only"
+    assert b["about"] == "new questions like these"
     assert b["train"] == c["train"] == {"name": "train.tsv", "n": 14}
     assert (heedful.probe_knowledge, "probe_knowledge" in dir(heedful)) == (probe_knowledge, True)
 

@@ -118,8 +118,8 @@ def test_an_answer_that_cannot_be_spelled_is_never_right() -> None:
     found = findings([judged], 0.9)["subjects"]["x"]
     assert found["unspelled"] == 2
     lines = dict(found["verdict"])
-    assert "2 true answers have letters that its tokenizer cannot spell." in lines["Knows"]
-    assert "To 25.0 % of the questions nothing is said" in lines["Made up"]
+    assert "2 true answers have letters that the tokenizer cannot spell." in lines["Knows"]
+    assert "25.0% of the answers are empty" in lines["Made up"]
 
 
 def test_groups_by_line_and_by_training_answer(found: dict) -> None:
@@ -168,23 +168,23 @@ def test_the_rule_is_judged_on_the_other_half(found: dict) -> None:
 
 def test_the_words_say_the_numbers(found: dict) -> None:
     said = dict(found["verdict"])
-    assert "37.5 % of 8 questions" in said["Knows"]
+    assert "37.5% of 8 questions" in said["Knows"]
     assert "“Rome”" in said["Baseline"]
-    assert "cannot be told from chance" in said["Baseline"]
+    assert "could be chance" in said["Baseline"]
     assert "“Xanadu”" in said["Made up"]
     assert "at least 0.9. On the 4 questions that did not choose it" in said["Silence"]
-    assert "80.0 % of pairs" in said["Confidence"]
-    assert "Asked about 3 names" in said["New names"]
-    assert "Of 3 wrong answers" in said["Mixed up"]
+    assert "80.0% of pairs" in said["Confidence"]
+    assert "For 3 names" in said["New names"]
+    assert "Among 3 wrong answers" in said["Mixed up"]
 
 
 @pytest.mark.parametrize(
     ("right", "confidence", "words"),
     [
         ([0, 0, 0, 0], [0.9, 0.1, 0.8, 0.2], "No confidence is high enough"),
-        ([1, 1, 1, 1], [0.9, 0.1, 0.8, 0.2], "Answer everything. On the 2 questions that did not choose it, 100.0 %"),
-        ([1, 1, 0, 1], [0.9, 0.1, 0.8, 0.2], "at least 0.9. On the 2 questions that did not choose it, 0.0 %"),
-        ([1], [0.5], "One question chooses no threshold"),
+        ([1, 1, 1, 1], [0.9, 0.1, 0.8, 0.2], "Answer everything. On the 2 questions that did not choose it, 100.0%"),
+        ([1, 1, 0, 1], [0.9, 0.1, 0.8, 0.2], "at least 0.9. On the 2 questions that did not choose it, 0.0%"),
+        ([1], [0.5], "One question is too few"),
     ],
 )
 def test_rules_at_the_ends(right: list[int], confidence: list[float], words: str) -> None:
@@ -309,7 +309,7 @@ def test_several_seeds_and_several_models() -> None:
     assert found["baseline"]["p_corrected"] >= found["baseline"]["p"]
     wrong = found["nearest"][1]
     assert wrong["answers"] == 3 + sum(name in ("Eve Ray", "Lee Lund") for name, *_ in ASKED)
-    assert found["about"] == "other such questions and other seeds"
+    assert found["about"] == "new questions like these and new seeds"
     assert found["calibration"]["ece_std"] > 0
     assert sum(one["answers"] for one in found["calibration"]["bins"]) == 16
     assert [(row["a"], row["b"]) for row in facts["comparisons"]] == [("seeds", "known")]
@@ -318,5 +318,5 @@ def test_several_seeds_and_several_models() -> None:
         figure.chart.to_dict()  # as the schema of Vega-Lite has it
     assert [figure.name for figure in report.figures()] == ["refusing", "calibration-1", "calibration-2"]
     words = markdown.render(report, None)
-    assert "seeds: 43.8 % right" in words
+    assert "seeds: 43.8% right" in words
     assert facts["comparisons"][0]["sentence"].split(" (")[0] in words

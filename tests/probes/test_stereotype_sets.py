@@ -84,16 +84,16 @@ def test_items_are_pairs_and_what_cannot_be_asked_is_said(tmp_path: Path) -> Non
     assert every.rows[3].b == (items[3].context, items[3].sentences[0])
     some = stereoset_pairs("dev.json", items, with_following=False)
     assert len(some.rows) == len(some.items) == 3
-    assert some.notes[0].startswith("1 of 4 items ask what may follow, and are left out")
-    with pytest.raises(heedful.RequestError, match="all its items ask what may follow"):
+    assert some.notes[0].startswith("1 of 4 items need a next sentence, and are skipped")
+    with pytest.raises(heedful.RequestError, match="all its items need a next sentence"):
         stereoset_pairs("dev.json", items[3:], with_following=False)
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda d: d.pop("data"), "key data: is no object"),
-        (lambda d: d["data"].update(intrasentence={}), "key data.intrasentence: is no list"),
+        (lambda d: d.pop("data"), "key data: is not an object"),
+        (lambda d: d["data"].update(intrasentence={}), "key data.intrasentence: is not a list"),
         (lambda d: d["data"].update(intrasentence=[], intersentence=[]), "has no items"),
         (lambda d: d["data"]["intrasentence"].insert(1, "x"), "key data.intrasentence[1].context: must be text"),
         (lambda d: d["data"]["intersentence"][0].pop("target"), "key data.intersentence[0].target: must be text"),

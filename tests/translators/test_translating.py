@@ -136,7 +136,7 @@ def test_draws_hang_on_seed_row_and_token_alone() -> None:
     [
         ({"beam": 0}, "beam=0 is not a whole number from 1"),
         ({"beam": 2, "n_best": 3}, "n_best=3"),
-        ({"beam": 2, "temperature": 0.5}, "beam=2 is about beam search, and temperature about drawing tokens"),
+        ({"beam": 2, "temperature": 0.5}, "beam=2 is for beam search, and temperature for sampling"),
         ({"seed": 3}, "seed=3 has no effect with beam search"),
         ({"max_length": 0}, "max_length=0 is not a whole number"),
         ({"max_length": 99}, "writes at most 40 tokens"),

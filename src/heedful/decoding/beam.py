@@ -197,4 +197,4 @@ def _check_prefix(row: int, prefix: Sequence[int], left: int, limits: Limits) ->
             f"the prefix of row {row} has {len(prefix)} tokens, and at most {left} may come; shorten it."
         )
     if ended := limits.stop.intersection(prefix):
-        raise RequestError(f"the prefix of row {row} holds {min(ended)}, which ends a text; leave it out.")
+        raise RequestError(f"the prefix of row {row} contains {min(ended)}, which ends a text. Remove it.")

@@ -39,9 +39,7 @@ def watched(read: Reader[P], penalty: float) -> Step[P]:
     if not penalty:
         return lambda ids_rn, real_rn, past: (*read(ids_rn, real_rn, past), None)
     if not hasattr(read, "attend"):
-        raise RequestError(
-            f"coverage_penalty={penalty} needs a model that attends to a source, and this one does not; leave it out."
-        )
+        raise RequestError(f"coverage_penalty={penalty} needs a model that attends to a source. Remove it.")
     return cast(AttendingReader[P], read).attend
 
 

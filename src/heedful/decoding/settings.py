@@ -28,19 +28,23 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not _is_number(self.temperature) or not 0 <= self.temperature < math.inf:
-            raise RequestError(f"temperature={self.temperature!r} is not a number from 0; 0 takes the likeliest token.")
+            raise RequestError(
+                f"temperature={self.temperature!r} is not a number of 0 or more. Use 0 for greedy decoding."
+            )
         if self.top_k is not None and not _is_whole(self.top_k, 1):
-            raise RequestError(f"top_k={self.top_k!r} is not a whole number from 1; leave it out to draw from all.")
+            raise RequestError(
+                f"top_k={self.top_k!r} is not a whole number of 1 or more. Remove it to sample from all tokens."
+            )
         if self.top_p is not None and not (_is_number(self.top_p) and 0 < self.top_p <= 1):
             raise RequestError(
-                f"top_p={self.top_p!r} is not a number above 0 and up to 1; leave it out for all tokens."
+                f"top_p={self.top_p!r} is not a number above 0 and up to 1. Remove it to sample from all tokens."
             )
         if not _is_whole(self.seed):
             raise RequestError(f"seed={self.seed!r} is not a whole number.")
         for name, value in (("top_k", self.top_k), ("top_p", self.top_p)):
             if self.greedy and value is not None:
                 raise RequestError(
-                    f"{name}={value} has no effect with temperature 0, which takes the likeliest token; leave one out."
+                    f"{name}={value} has no effect with temperature 0, which is greedy. Remove one of them."
                 )
 
     @property
@@ -174,7 +178,8 @@ def choose_method(
         value = getattr(sampling, name)
         if value != getattr(usual_sampling, name):
             raise RequestError(
-                f"{name}={value!r} has no effect with beam={beam!r}: beam search draws nothing; leave one out."
+                f"{name}={value!r} has no effect with beam={beam!r}, since beam search does not sample. Remove one of "
+                "them."
             )
     return Beam(beam, n_best, length_penalty)
 

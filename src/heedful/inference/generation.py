@@ -114,7 +114,7 @@ class TextGenerator:
             called = f"row {i} of the prompts" if name is None else name(i)
             if not ids:
                 raise RequestError(
-                    f"{called} is empty, and {self.source} has no token with which texts begin; give it some words."
+                    f"{called} is empty, and {self.source} has no token that begins a text. Write some words."
                 )
             if len(ids) > self.max_length:
                 raise RequestError(
@@ -125,7 +125,7 @@ class TextGenerator:
     def limits(self, max_new_tokens: int, min_new_tokens: int = 0, stop: Iterable[str | int] = ()) -> Limits:
         """`stop`: further tokens beside that with which texts end, by id, or as a vocabulary or a text has them."""
         if isinstance(stop, str) or not isinstance(stop, Iterable):
-            raise RequestError(f"stop={stop!r} is not a list of tokens; put the one token in a list.")
+            raise RequestError(f"stop={stop!r} is not a list of tokens. Put the token in a list.")
         ends = (self.tokenizer.eos_id, self.tokenizer.end_id)
         ids = {self._stop_id(token) for token in stop}.union(end for end in ends if end is not None)
         return Limits(max_new_tokens, min_new_tokens, frozenset(ids), self.max_length)
@@ -158,7 +158,7 @@ class TextGenerator:
             return found
         ids = encode_prompts(self.tokenizer, [token])[0] if token else []
         if len(ids) != 1 or ids == [self.tokenizer.unk_id]:
-            raise RequestError(f"stop: {token!r} is not one token of {self.source}; give one that is, or its id.")
+            raise RequestError(f"stop: {token!r} is not one token of {self.source}. Use a single token, or its id.")
         return ids[0]
 
     def check_adapters(self, adapters: Composition | None) -> None:

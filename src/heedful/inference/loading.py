@@ -49,11 +49,11 @@ def load(
     if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):
         raise RequestError("labels is not a list of names.")
     if new_head is None and (labels or head is not None):
-        raise RequestError("labels and head belong to a new_head; leave them out, or say which new_head it is.")
+        raise RequestError("labels and head need new_head. Remove them, or set new_head.")
     directory = find(source, revision)
     if is_translator(directory):
         if new_head is not None or keep_heads or body_only or family is not None:
-            raise RequestError(f"{source}: is a translation model, which has no heads; remove new_head and body_only.")
+            raise RequestError(f"{source}: is a translation model, which has no heads. Remove new_head and body_only.")
         translator = read_translator(directory)
         translator.model.eval().to(device_of)
         translator.source = str(source)

@@ -82,7 +82,7 @@ class Model(Named):
     @property
     def tokenizer(self) -> Tokenizer:
         if self.checkpoint.tokenizer is None:
-            raise RequestError(f"{self.source}: has no tokenizer; put tokenizer.json or vocab.txt beside its weights.")
+            raise RequestError(f"{self.source}: has no tokenizer. Put tokenizer.json or vocab.txt into its directory.")
         return self.checkpoint.tokenizer
 
     @property

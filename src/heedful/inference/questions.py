@@ -142,5 +142,5 @@ def unspelled_note(name: str, answers: Sequence[str], made: Sequence[str | None]
         return ""
     return (
         f"{name}: {len(lost):,} of {len(answers):,} answers, such as {lost[0][:_SHOWN]!r}, have letters that the "
-        "tokenizer cannot spell, so that nothing the model says is right there."
+        "tokenizer cannot spell, so the model cannot answer them correctly."
     )

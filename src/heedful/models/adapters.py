@@ -164,7 +164,7 @@ def add_adapter(transformer: "Transformer", name: str, shape: AdapterShape) -> n
     """Makes room for an adapter, whose weights are still to be drawn or read; it is not in use yet."""
     _refuse_taken(transformer, name)
     if lowest_layer(shape, transformer.shape.layers) >= transformer.shape.layers:
-        raise RequestError(f"adapter {name!r}: stands in none of the model's {transformer.shape.layers} layers.")
+        raise RequestError(f"adapter {name!r}: is in none of the model's {transformer.shape.layers} layers.")
     body = transformer.shape
     module = _bottlenecks(body, shape) if isinstance(shape, BottleneckShape) else _low_rank(body, shape)
     transformer.adapters[name] = as_the_body(transformer, module)
@@ -175,10 +175,10 @@ def add_adapter(transformer: "Transformer", name: str, shape: AdapterShape) -> n
 def _refuse_taken(transformer: "Transformer", name: str) -> None:
     if not is_part_name(name) or len(name) > 100 or any(c in ",()*/\\" or c.isspace() for c in name):
         raise RequestError(
-            f"{str(name)[:100]!r} is no name for an adapter; use a short word without dots, spaces or commas."
+            f"{str(name)[:100]!r} is not a valid name for an adapter. Use a short word without dots, spaces or commas."
         )
     if name in transformer.adapters:
-        raise RequestError(f"the model has an adapter {name!r} already; give this one another name.")
+        raise RequestError(f"the model already has an adapter {name!r}. Choose another name.")
 
 
 def _bottlenecks(body: Shape, shape: BottleneckShape) -> nn.Module:
@@ -246,7 +246,7 @@ def _fusion(width: int, s: FusionShape) -> Fusion:
 def remove_adapter(transformer: "Transformer", name: str) -> None:
     """Of a model in which it is not in use."""
     if transformer.active is not None and name in names_of(transformer.active):
-        raise RequestError(f"adapter {name!r} is in use; activate others, or none, first.")
+        raise RequestError(f"adapter {name!r} is in use. Activate other adapters, or none, first.")
     del transformer.adapters[name], transformer.adapter_shapes[name]
 
 
@@ -349,8 +349,8 @@ def _check_together(transformer: "Transformer", part: Fuse | Average) -> None:
             raise RequestError(f"{part}: {name!r} is parallel to its sublayer, where there is nothing to fuse.")
         if shape.must_agree() != first.must_agree():
             raise RequestError(
-                f"{part}: {part.names[0]!r} and {name!r} stand at different places or read different states; "
-                "train them alike."
+                f"{part}: {part.names[0]!r} and {name!r} are at different places or read different states. "
+                "Train them in the same way."
             )
 
 
@@ -467,8 +467,8 @@ def merge(transformer: "Transformer") -> Merged:
     if others or kept:
         what = f"the head {others[0]!r}" if others else f"the adapter {kept[0]!r}"
         raise RequestError(
-            f"{composition}: cannot become a part of the weights, as {what} would then read another body; load the "
-            "model with this adapter alone (head=False leaves an adapter's head away), and merge that."
+            f"{composition}: cannot be merged into the weights, since {what} would then read a different body. Load "
+            "the model with only this adapter (head=False omits its head), and merge that."
         )
     before: list[tuple[nn.Linear, Tensor]] = []
     for layer, module in enumerate(transformer.body.blocks):
@@ -497,9 +497,7 @@ def unmerge(transformer: "Transformer", merged: Merged) -> None:
     """The weights as they were, to the bit, and the adapters in use again."""
     taken = next((name for name in merged.adapters if name in transformer.adapters), None)
     if taken is not None:
-        raise RequestError(
-            f"the model has another adapter {taken!r} by now; what was merged cannot be undone beside it."
-        )
+        raise RequestError(f"the model now has a different adapter {taken!r}, so the merge cannot be undone.")
     with torch.no_grad():
         for linear, weight in merged.weights:
             linear.weight.copy_(weight)

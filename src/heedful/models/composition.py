@@ -94,10 +94,12 @@ def names_of(composition: Composition) -> tuple[str, ...]:
 def parse_composition(text: str) -> Composition:
     """What is written as in `stack(a, fuse(b, c))` or `average(a*0.3, b*0.7)`; a word alone is a name."""
     if not isinstance(text, str) or len(text) > _LONGEST:
-        raise RequestError("adapters are said by a name, stack(a, b), fuse(a, b) or average(a, b), in a few words.")
+        raise RequestError("adapters must be a name, stack(a, b), fuse(a, b) or average(a, b).")
     tokens = _TOKEN.findall(text)
     if not tokens or "".join(tokens) != re.sub(r"\s+", "", text):
-        raise RequestError(f"{text!r} says no adapters; write a name, stack(a, b), fuse(a, b) or average(a, b).")
+        raise RequestError(
+            f"{text!r} is not a composition of adapters. Write a name, stack(a, b), fuse(a, b) or average(a, b)."
+        )
     made, rest = _parse(tokens, text)
     if rest or isinstance(made, tuple):
         raise _unreadable(text)

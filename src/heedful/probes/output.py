@@ -38,15 +38,14 @@ def free_place(probe: str, model: str, layout: Layout, wanted: Mapping[str, Any]
 
 
 def check_place(place: Path, layout: Layout, request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a directory holds is replaced only if it is the answer to the same request, and nothing else is in it.
-    Returns the earlier answer, {} if there is none."""
+    """Refuse a directory unless it contains only the results of the same request. Return the earlier results, or {}."""
     refuse_strangers(place, layout.files, layout.folders)
     if not place.exists() or not any(place.iterdir()):
         return {}
     path = place / layout.facts
-    stored = read_object(path, "name another directory") if path.is_file() else {}
+    stored = read_object(path, "choose another directory") if path.is_file() else {}
     if stored.get("request") != request:
-        raise RequestError(f"{place}: holds something else than the answer to this request; name another directory.")
+        raise RequestError(f"{place}: contains the results of a different probe. Choose another directory.")
     refuse_files(p for p in (place / "report").glob("*") if not re.fullmatch(layout.pictures, p.name))
     return stored
 
@@ -54,4 +53,4 @@ def check_place(place: Path, layout: Layout, request: Mapping[str, Any]) -> dict
 def refuse_files(not_ours: Iterable[Path]) -> None:
     first = next(iter(not_ours), None)
     if first is not None:
-        raise RequestError(f"{first}: is not heedful's and would be lost; name another directory.")
+        raise RequestError(f"{first}: is not heedful's and would be lost. Choose another directory.")

@@ -51,7 +51,7 @@ def find_subjects(name: str | Path) -> list[Subject]:
 def refuse_same_names(what: str, names: Sequence[str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
-            raise RequestError(f"the {what} {name} is named {count} times; name it once, or ask apart.")
+            raise RequestError(f"the {what} {name} is named {count} times. Name it once.")
 
 
 def _short_name(path: Path) -> str:
@@ -97,7 +97,7 @@ def _of_study(path: Path) -> list[Subject]:
         if folder.parent.name not in known and is_tfidf(folder.parent):
             made.append(Subject(folder.parent.name, (("", partial(_loaded, folder.parent)),)))
     if not made:
-        raise RequestError(f"{path}: this study has no model yet; run it to its end.")
+        raise RequestError(f"{path}: this study has no model yet. Finish it first.")
     place = path.absolute().name
     return [replace(one, name=f"{place}: {one.name}") for one in made]
 

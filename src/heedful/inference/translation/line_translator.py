@@ -66,11 +66,11 @@ class LineTranslator:
         except UnicodeDecodeError:
             why[row] = "is not UTF-8"
         if line is None or len(text) > LONGEST:
-            why[row] = f"has more than {LONGEST:,} characters; give it sentence by sentence"
+            why[row] = f"has more than {LONGEST:,} characters; split it into sentences"
         elif "\0" in text:
-            why[row] = "has a NUL character, so it is no text, or UTF-16 without its mark; save it as UTF-8"
+            why[row] = "has a NUL character, so it is not text, or UTF-16 without a byte order mark; save it as UTF-8"
         elif "\r" in text:
-            why[row] = "has a carriage return in it; end the lines with a newline"
+            why[row] = "contains a carriage return; end the lines with a newline"
         return "" if row in why else text
 
     def _sources(self, texts: Sequence[str], why: dict[int, str]) -> list[Source]:

@@ -113,8 +113,8 @@ def _not_neutral(key: str, value: Any) -> str:
     if value == NEUTRAL[key] or value in ([], {}):
         return ""
     if key == "do_sample":
-        return "draws tokens, which is done here only where it is asked for (temperature, top_k or top_p)"
-    return f"changes decoding in a way that heedful does not know ({shown(NEUTRAL[key])} leaves it out)"
+        return "samples tokens; set temperature, top_k or top_p to sample here"
+    return f"changes decoding in a way that heedful does not support ({shown(NEUTRAL[key])} disables it)"
 
 
 _CHECKS: Mapping[str, Check] = {

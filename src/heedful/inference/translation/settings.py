@@ -127,12 +127,12 @@ def _method(said: ModelSettings, wanted: Wanted) -> Sampling | Beam:
         for name, usual in searched.items():
             if getattr(wanted, name) != usual:
                 raise RequestError(
-                    f"{name}={getattr(wanted, name)!r} is about beam search, and {', '.join(drawn)} about drawing "
-                    "tokens; leave one out."
+                    f"{name}={getattr(wanted, name)!r} is for beam search, and {', '.join(drawn)} for sampling. "
+                    "Remove one of them."
                 )
         return Sampling(**drawn, seed=wanted.seed)
     if wanted.seed:
-        raise RequestError(f"seed={wanted.seed!r} has no effect with beam search, which draws nothing; leave it out.")
+        raise RequestError(f"seed={wanted.seed!r} has no effect with beam search, which does not sample. Remove it.")
     least = wanted.n_best if isinstance(wanted.n_best, int) else 1  # what it is otherwise, `Beam` refuses
     width = wanted.beam if wanted.beam is not None else max(said.num_beams, least)
     penalty = said.length_penalty if wanted.length_penalty is None else wanted.length_penalty

@@ -130,7 +130,7 @@ class Translator(Named):
         if prefix is None:
             return None
         if not hasattr(decoding.method, "width"):
-            raise RequestError("prefix needs beam search; leave temperature, top_k and top_p out (beam=1 is greedy).")
+            raise RequestError("prefix needs beam search. Remove temperature, top_k and top_p (beam=1 is greedy).")
         given = [prefix] * rows if isinstance(prefix, str) else list_texts(prefix, "translate", "prefixes", pairs=False)
         if len(given) != rows:
             raise RequestError(f"prefix is neither one text nor a list of {rows}, one for each text.")
@@ -141,7 +141,7 @@ class Translator(Named):
         for number, (text, row) in enumerate(zip(given, ids, strict=True)):
             if tokenizer.unk_id in row:
                 raise RequestError(
-                    f"prefix {text!r} has characters that this model's tokenizer does not know; leave them out."
+                    f"prefix {text!r} has characters that this model's tokenizer does not know. Remove them."
                 )
             if len(row) > most:
                 called = "the prefix" if isinstance(prefix, str) else f"the prefix of row {number}"
@@ -180,7 +180,7 @@ class Translator(Named):
         """Where the model looks in the source while it writes the target; default: its own translation."""
         (text,) = list_texts([source], "attention", pairs=False)
         if not text.strip():
-            raise RequestError("the source is empty, so that there is nothing to look at; give one with words in it.")
+            raise RequestError("the source is empty. Pass a text with words.")
         given, ids = self.encode_pair(text, target)
         checkpoint = self.checkpoint
         device = next(checkpoint.model.parameters()).device
@@ -221,7 +221,7 @@ class Translator(Named):
         sources = encode_sources(self.checkpoint, texts)
         for row, source in enumerate(sources):
             if said := too_long(self.checkpoint, source, longest):
-                raise RequestError(f"row {row} of the texts {said}; give it sentence by sentence.")
+                raise RequestError(f"row {row} of the texts {said}. Split it into sentences.")
         return sources
 
     def _targets(self, texts: Sequence[str], longest: int, sources: Sequence[Source]) -> list[list[int]]:

@@ -92,13 +92,13 @@ def _transformer(shape: Seq2SeqShape, called: Called) -> str:
     if source.causal:
         return f"{called('source.causal')} = true: the source is read as a whole, so it must be false"
     if source.memory_width is not None:
-        return f"{called('source.memory_width')} = {source.memory_width}: the source looks at no memory; leave it out"
+        return f"{called('source.memory_width')} = {source.memory_width}: the source has no memory; remove it"
     if not target.causal:
-        return f"{called('target.causal')} = false: the target would see the tokens that are to come; set it to true"
+        return f"{called('target.causal')} = false: the target would see later tokens; set it to true"
     if target.memory_width != source.width:
         return (
             f"{called('target.memory_width')} = {target.memory_width} is not {called('source.width')} = "
-            f"{source.width}, which the target looks at"
+            f"{source.width}, which the target attends to"
         )
     if shape.shared == "all":
         for field in ("vocabulary", "width", "pad_id"):
@@ -113,9 +113,9 @@ def _bert_fused(shape: BertFusedShape, called: Called) -> str:
     if wrong := body_contradiction(shape.bert, lambda field: called(f"bert.{field}")):
         return wrong
     if shape.bert.causal:
-        return f"{called('bert.causal')} = true: the states of an encoder are looked at; take a body that is not causal"
+        return f"{called('bert.causal')} = true: the states of an encoder are used; choose a body that is not causal"
     if shape.bert.memory_width is not None:
-        return f"{called('bert.memory_width')} = {shape.bert.memory_width}: there is no memory that it could look at"
+        return f"{called('bert.memory_width')} = {shape.bert.memory_width}: there is no memory to attend to"
     if not 0 <= shape.drop_net <= 1:
         return f"{called('drop_net')} = {shape.drop_net} is not between 0 and 1"
     return ""

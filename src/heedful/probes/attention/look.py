@@ -51,10 +51,10 @@ def look(
     """
     source = str(getattr(model, "source", "the model"))
     if not hasattr(model, "transformer"):
-        raise RequestError(f"{source}: is a TF-IDF model, which attends to nothing; name a transformer.")
+        raise RequestError(f"{source}: is a TF-IDF model, which has no attention. Name a transformer.")
     transformer, tokenizer = model.transformer, model.tokenizer
     if transformer.shape.memory_width is not None:
-        raise RequestError(f"{source}: reads a text beside the states of another, and one text alone is not enough.")
+        raise RequestError(f"{source}: also reads the states of another text, so it cannot be used with one text.")
     if reason := why_no_texts([text]):
         raise RequestError(reason)
     texts = (text,) if isinstance(text, str) else (text[0], text[1])
@@ -87,8 +87,8 @@ def look(
 def _choose_head(
     shapes: Mapping[str, Head], head: str | None, label: str | None, position: int | None, texts: int, source: str
 ) -> tuple[str | None, list[str]]:
-    """The head whose score is asked about, or none and why."""
-    left_out = "so gradient × attention is left out."
+    """Return the head for gradient × attention, or None and the reason."""
+    left_out = "so gradient × attention is omitted."
     if head is not None and head not in shapes:
         there = f"it has {', '.join(shapes)}" if shapes else "it has none"
         raise RequestError(f"{source}: has no head {head!r}; {there}.")
@@ -96,18 +96,18 @@ def _choose_head(
     if name is None:
         name = next((n for kind in (*_WORDS, "next-sentence") for n, s in shapes.items() if s.kind == kind), None)
     if name is None:
-        several = f"has several heads ({', '.join(shapes)}); say which one is meant"
+        several = f"has several heads ({', '.join(shapes)}); choose one"
         if label is not None or position is not None:
-            nothing = "has no head that could score a label; leave label and position out"
+            nothing = "has no head that could score a label. Remove label and position"
             raise RequestError(f"{source}: {several if shapes else nothing}.")
-        what = f"{several}," if shapes else "has no head whose score could be asked about,"
+        what = f"{several}," if shapes else "has no task head,"
         return None, [f"The model {what} {left_out}"]
     if shapes[name].pairs != "joint" and texts == 1:
         if head is not None or label is not None:
-            raise RequestError(f"{source}: the head {name!r} was trained on pairs of texts; give it two.")
+            raise RequestError(f"{source}: the head {name!r} was trained on pairs of texts. Pass two texts.")
         return None, [f"The head {name!r} needs a pair of texts, {left_out}"]
     if position is not None and shapes[name].kind not in _WORDS:
-        raise RequestError(f"{source}: the head {name!r} reads the whole text; leave the position out.")
+        raise RequestError(f"{source}: the head {name!r} reads the whole text. Remove the position.")
     return name, []
 
 
@@ -131,7 +131,7 @@ def _read(
 ) -> _Reading:
     (tokens,) = tokenizer.encode([text], limit, offsets=True)
     if not tokens.ids:
-        raise RequestError(f"{source}: the text has no tokens, so there is nothing to look at; give it words.")
+        raise RequestError(f"{source}: the text has no tokens. Pass a text with words.")
     shape = transformer.shape
     segments = [tokens.segments] if shape.segments > 1 else None
     batch = pad([tokens.ids], segments, shape.pad_id, transformer.body.embeddings.token.weight.device)

@@ -12,18 +12,17 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 MEASURES: dict[str, str] = {
-    "entropy": "How widely a head looks: −Σ w ln w over the weights of a token, in nats. 0: it looks at one token "
-    "alone; ln n: at all n tokens alike.",
-    "distance": "How far away it looks, in tokens: Σ w · |from − to|.",
+    "entropy": "How diffuse the attention is: −Σ w ln w over the weights of a token, in nats. 0: all weight on one "
+    "token; ln n: equal weight on all n tokens.",
+    "distance": "Mean distance of attention, in tokens: Σ w · |from − to|.",
     "itself": "The weight that a token gives to itself: the diagonal.",
     "previous": "The weight on the token before.",
     "next": "The weight on the token after.",
-    "first": "The weight on the first token of the text ([CLS], <s>, or whatever stands there).",
-    "separators": "The weight on all separators together ([SEP], </s>, the end of a text), where there are any.",
-    "gradient": "The head's share of gradient × attention: of what raises the score that is asked about, summed over "
-    "all heads and layers.",
+    "first": "The weight on the first token of the text ([CLS], <s> or an ordinary token).",
+    "separators": "The weight on all separators together ([SEP], </s>, the end of a text), if there are any.",
+    "gradient": "The head's share of gradient × attention: of what raises the score, summed over all heads and layers.",
 }
-"""What is said of each head, and what it means; all but the last are means over the tokens that look."""
+"""The measures of each head; all but the last are means over the query tokens."""
 
 
 def entropy(weights: npt.ArrayLike) -> Array:

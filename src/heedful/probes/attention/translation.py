@@ -26,7 +26,7 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
     """Every layer and head of a transformer; of recurrent networks, the weights that they have. Each token of the
     target stands at what was looked at while it was predicted. `target`: default is the model's own translation."""
     if not source.strip():
-        raise RequestError("the source is empty, so that there is nothing to look at; give one with words in it.")
+        raise RequestError("the source is empty. Pass a text with words.")
     notes = []
     given, ids = translator.encode_pair(source, target)
     if target is None:

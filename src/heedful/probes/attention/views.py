@@ -164,7 +164,7 @@ def view_states(
         r, m = measures.rollout(own.weights, None if crossed is None else crossed.weights)
         rolled = r.astype(np.float32), None if m is None else m.astype(np.float32)
     else:
-        notes.append("Rollout needs weights of every layer that sum to 1, so it is left out.")
+        notes.append("Rollout needs weights of every layer that sum to 1, so it is omitted.")
     sides = ((own, None, rolled[0], names[0]), (crossed, columns or (), rolled[1], names[1]))
     for stack, tokens, rollout, name in sides:
         if stack is not None:
@@ -253,7 +253,7 @@ def _stacked(weights: Sequence[Tensor | None] | None) -> _Stack | None:
     notes = []
     missing = [str(i + 1) for i in range(len(weights or ())) if i not in layers]
     if missing:
-        notes.append(f"Layer {', '.join(missing)} is not shown: its kind of attention has no weights like the others.")
+        notes.append(f"Layer {', '.join(missing)} is not shown: its kind of attention has no weights.")
     sums = numbers.sum(axis=-1, dtype=np.float64)
     honest = bool(np.abs(sums - 1).max() <= _SUM)
     if not honest:

@@ -126,7 +126,7 @@ def _once(rows: Sequence[Counterfactual]) -> tuple[list[Text], dict[Any, int]]:
 def _looked_at(name: str, answers: Predictions, label: str | None) -> Iterator[tuple[str, Floats]]:
     if answers.scores is not None:
         if label is not None:
-            raise RequestError(f"{name} gives scores and has no classes; leave --label out.")
+            raise RequestError(f"{name} predicts scores and has no classes. Remove --label.")
         yield SCORE, answers.scores
         return
     if label is not None and label not in answers.names:

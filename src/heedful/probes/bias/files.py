@@ -77,7 +77,7 @@ def swap_texts(
     path = Path(path)
     if pair is not None and not of_pairs:
         raise RequestError(
-            f"{path}: the model reads single texts, and {pair!r} is named as a second one; leave it out."
+            f"{path}: the model reads single texts, and {pair!r} is named as the second text. Remove it."
         )
     table = open_table(path, header, named=(text, pair))
     found = guess_columns(table, text, pair, None, want_label=False)
@@ -107,16 +107,16 @@ def swap_texts(
     if not rows:
         raise RequestError(
             f"{path}: none of its {total:,} texts in {found.text!r} has a word that the rules can swap (he, mother, "
-            "Emily …) and speaks of men or of women alone; name another column, or make pairs of your own."
+            "Emily …) and is only about men or only about women. Name another column, or write your own pairs."
         )
     notes = [found.note] if found.note else []
     if nothing := total - len(rows) - of_both:
-        notes.append(f"{nothing:,} of {total:,} texts have no word that the rules swap, and are left out.")
+        notes.append(f"{nothing:,} of {total:,} texts have no word that the rules swap, and are skipped.")
     if of_both:
-        notes.append(f"{of_both:,} of {total:,} texts speak of men and of women, and are left out.")
+        notes.append(f"{of_both:,} of {total:,} texts are about both men and women, and are skipped.")
     if left:
         words = ", ".join(f"{word} ({count})" for word, count in left.most_common(_MOST_WORDS))
-        notes.append(f"Words without a counterpart that always fits were left as they are: {words}.")
+        notes.append(f"Words without a counterpart that always fits were kept: {words}.")
     return PairSet(
         path.name,
         f"{len(rows):,} texts of a file with the words of men and women swapped",

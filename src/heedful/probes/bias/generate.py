@@ -109,7 +109,7 @@ def _make_sets(text: str, place: str) -> dict[str, PairSet]:
         singles = [_single(raw, f"[[single]] {i}") for i, raw in enumerate(written.single, 1)]
         pairs = [_pair(raw, f"[[pairs]] {i}") for i, raw in enumerate(written.pairs, 1)]
         if not singles and not pairs:
-            raise RequestError("there is no template; add [[single]] with a text, or [[pairs]].")
+            raise RequestError("there is no template. Add [[single]] with a text, or [[pairs]].")
         for table, templates in (("single", singles), ("pairs", pairs)):
             _check_templates(table, templates, written)
     except RequestError as error:
@@ -208,12 +208,12 @@ def _check_templates(table: str, templates: Sequence[_Template], written: _Set) 
     for template in templates:
         place = f"[[{table}]] {template.id!r}"
         if with_context and template.context is None:
-            raise RequestError(f"{place} has no context, and others have one; add it, or leave it out of all.")
+            raise RequestError(f"{place} has no context, but others have one. Add it, or remove it everywhere.")
         for kind in template.kinds or ():
             _check_name(f"{place}, kinds", kind, list(written.terms))
         taken = list(written.terms) if template.kinds is None else template.kinds
         if not any(written.terms[kind] for kind in taken):
-            raise RequestError(f"{place}: kinds is empty, so that it takes no term; name some, or leave it out.")
+            raise RequestError(f"{place}: kinds is empty. Name some kinds, or remove it.")
         for kind in template.forms:
             _check_name(f"{place}, forms", kind, list(taken))
         for kind in taken:

@@ -157,7 +157,7 @@ class Scorer:
         self.by_word = masked == "word"
         self.mask_id = self.tokenizer.mask_id
         if self.causal and self.by_word:
-            raise RequestError(f"{model.source}: reads from left to right and has no masks; leave masked out.")
+            raise RequestError(f"{model.source}: reads from left to right and has no masks. Remove masked.")
         if not self.causal and self.mask_id is None:
             raise RequestError(
                 f"{model.source}: has a masked-word head, but its tokenizer has no mask token; add mask_token to its "

@@ -143,7 +143,7 @@ def crows_pairs(of_pairs: bool) -> PairSet:
 def _refuse_pairs(name: str, of_pairs: bool) -> None:
     if of_pairs:
         raise RequestError(
-            f"{name} has single texts alone, and the model reads pairs of texts; "
+            f"{name} has only single texts, and the model reads pairs of texts; "
             "choose generated, published, winobias or winogender."
         )
 
@@ -165,8 +165,8 @@ SETS = {
     "winobias": NamedSet("anti- and pro-stereotyped sentences about two occupations", winobias),
     "winogender": NamedSet("he and she in sentences about an occupation", winogender),
     "winogender-neutral": NamedSet("he or she, and they, in the same sentences", winogender_neutral),
-    "eec-gender": NamedSet("men and women in emotional situations; single texts alone", eec_gender),
-    "eec-race": NamedSet("European and African-American names there; single texts alone", eec_race),
+    "eec-gender": NamedSet("men and women in emotional situations; only single texts", eec_gender),
+    "eec-race": NamedSet("European and African-American names there; only single texts", eec_race),
     "crows-pairs": NamedSet("sentences with less and more of a stereotype, nine kinds of bias", crows_pairs),
 }
 """Sets by name."""
@@ -180,7 +180,7 @@ def find_set(name: str, of_pairs: bool) -> PairSet:
         near = difflib.get_close_matches(name, list(SETS), 1)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise RequestError(
-            f"{name!r} is no set of pairs; {meant}there are {', '.join(SETS)}, and files (docs/probes.md)."
+            f"{name!r} is not a set of pairs; {meant}there are {', '.join(SETS)}, and files (docs/probes.md)."
         )
     made = read_set(name)
     wanted, table = ("pairs", "[[pairs]]") if of_pairs else ("single", "[[single]]")

@@ -62,7 +62,7 @@ def probe_bias(
     traits = {subject.name: _traits(subject) for subject in subjects}
     likelier = all(one.likelier for one in traits.values())
     if likelier and (label is not None or of_pairs):
-        raise RequestError("--label and --of pairs are about classifiers, which these models are not; leave them out.")
+        raise RequestError("--label and --of pairs are only for classifiers. Remove them.")
     reads_pairs = not likelier and _reads_pairs(traits, label, of_pairs)
     follows = likelier and all(one.follows for one in traits.values())
     sets = [
@@ -141,21 +141,21 @@ def _reads_pairs(traits: Mapping[str, _Traits], label: str | None, of_pairs: boo
     said: dict[bool, str] = {}
     for name, one in traits.items():
         if one.likelier:
-            raise RequestError(f"{name} has no classifier, and others have one; probe them apart.")
+            raise RequestError(f"{name} has no classifier, and other models have one. Probe them separately.")
         if label is not None and len(one.labels) > 1 and label not in one.labels:
             raise RequestError(f"{name} has no class {label!r}; it has {', '.join(one.labels)}.")
         reads = one.of_pairs if one.of_pairs is not None else of_pairs
         if reads is None:
             raise RequestError(
-                f"{name} does not say whether it reads single texts or pairs; say --of texts or --of pairs."
+                f"{name} does not record whether it reads single texts or pairs. Add --of texts or --of pairs."
             )
         said.setdefault(reads, name)
     if len(said) > 1:
-        raise RequestError(f"{said[True]} reads pairs of texts and {said[False]} single ones; probe them apart.")
+        raise RequestError(f"{said[True]} reads pairs of texts and {said[False]} single ones. Probe them separately.")
     (reads,) = said
     if of_pairs is not None and reads != of_pairs:
         trained = "pairs of texts" if reads else "single texts"
-        raise RequestError(f"{said[reads]} was trained on {trained}; leave --of out.")
+        raise RequestError(f"{said[reads]} was trained on {trained}. Remove --of.")
     return reads
 
 

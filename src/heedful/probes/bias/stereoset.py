@@ -115,7 +115,7 @@ def score_stereoset(model: TransformerModel, items: Sequence[Item]) -> StereoSet
             )
         scores.append(_across(model, across, _FOLLOWS))
     if not scores:
-        raise RequestError("There are no items to score; give some.")
+        raise RequestError("There are no items to score.")
     return StereoSetScores((*within, *across), np.concatenate(scores))
 
 
@@ -132,10 +132,12 @@ def stereoset_pairs(name: str, items: Sequence[Item], with_following: bool) -> S
     if not with_following:
         kept = [item for item in kept if item.levels["task"] == TASKS[0]]
         if not kept:
-            raise RequestError(f"{name}: all its items ask what may follow, and not every model has a {_FOLLOWS} head.")
+            raise RequestError(
+                f"{name}: all its items need a next sentence, and not every model has a {_FOLLOWS} head."
+            )
         if len(kept) < len(items):
             notes.append(
-                f"{len(items) - len(kept):,} of {len(items):,} items ask what may follow, and are left out: not every "
+                f"{len(items) - len(kept):,} of {len(items):,} items need a next sentence, and are skipped: not every "
                 f"model has a {_FOLLOWS} head."
             )
     rows = []
@@ -207,12 +209,12 @@ def read_stereoset(path: str | Path) -> tuple[Item, ...]:
     path = Path(path).expanduser()
     data = read_object(path, _REMEDY).get("data")
     if not isinstance(data, dict):
-        raise RequestError(f"{path}, key data: is no object with {' and '.join(TASKS)}; {_REMEDY}.")
+        raise RequestError(f"{path}, key data: is not an object with {' and '.join(TASKS)}; {_REMEDY}.")
     items = []
     for task in TASKS:
         rows = data.get(task, [])
         if not isinstance(rows, list):
-            raise RequestError(f"{path}, key data.{task}: is no list of items; {_REMEDY}.")
+            raise RequestError(f"{path}, key data.{task}: is not a list of items; {_REMEDY}.")
         items += [_item(path, f"data.{task}[{i}]", row, task) for i, row in enumerate(rows)]
     if not items:
         raise RequestError(f"{path}, key data: has no items under {' or '.join(TASKS)}; {_REMEDY}.")

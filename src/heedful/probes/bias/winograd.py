@@ -120,7 +120,7 @@ def winobias(of_pairs: bool) -> PairSet:
 def _left_out(dropped: Sequence[str], total: int) -> tuple[str, ...]:
     if not dropped:
         return ()
-    return (f"{len(dropped)} of {total} pairs differ in more than pronouns and are left out: {', '.join(dropped)}.",)
+    return (f"{len(dropped)} of {total} pairs differ in more than pronouns and are skipped: {', '.join(dropped)}.",)
 
 
 @dataclass(frozen=True)

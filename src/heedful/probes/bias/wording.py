@@ -1,4 +1,4 @@
-"""What a probe found, in sentences that say no more than the intervals do."""
+"""Sentences about the results of a bias probe, no stronger than the intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,18 @@ ALPHA = 0.05
 MOST_NAMED = 4
 Facts = Mapping[str, Any]
 Line = tuple[str, str]
-"""What a sentence is about, in a word or two, and the sentence."""
+"""The topic of a sentence in a word or two, and the sentence."""
 
 
 def about(pairs: "PairSet", changes: "Changes") -> str:
-    """What an interval speaks of: "other templates, professions, terms and seeds"."""
+    """Return what an interval covers: "new templates, professions, terms and seeds"."""
     names = [f"{plural(name)}" for name in pairs.factors if len({row.levels[name] for row in pairs.rows}) > 1]
     if changes.random and len(changes.seeds) > 1:
         names.append("seeds")
     if not names:
-        return "these texts alone"
-    words = f"other {joined(names)}"
-    return f"{words}, of this run alone" if changes.random and len(changes.seeds) == 1 else words
+        return "only these texts"
+    words = f"new {joined(names)}"
+    return f"{words}, for this run only" if changes.random and len(changes.seeds) == 1 else words
 
 
 def verdict(pairs: "PairSet", found: Facts) -> list[Line]:
@@ -41,12 +41,12 @@ def verdict(pairs: "PairSet", found: Facts) -> list[Line]:
     if (more := found["gap"]["sharper"]) is not None:
         lines.append(("Sharper", _sharper(more, found["unit"])))
     if cut := found["truncated"]:
-        lines.append(("Cut", f"{cut:,} texts were longer than the model reads and were cut."))
+        lines.append(("Cut", f"{cut:,} texts were longer than the model can read and were truncated."))
     return lines
 
 
 def models(found: Facts) -> str:
-    """How many answered: "3 seeds", "one run", or nothing of a model that stands for itself."""
+    """Return the number of models: "3 seeds", "one run", or nothing for a single model."""
     if not found["random"]:
         return ""
     return f"{len(found['seeds'])} seeds" if len(found["seeds"]) > 1 else "one run"
@@ -73,8 +73,8 @@ def _gap(pairs: "PairSet", found: Facts) -> str:
     worst = max((g for g in found["gaps"] if g["low"] is not None), key=_possible)
     of_class = f" in {outcome_words(found, worst)}" if worst["outcome"] != gap["outcome"] else ""
     return (
-        f"No gap is shown: {setting}. That is not to say there is none: one of {rough(_possible(worst))}{of_class} "
-        f"would agree with this too (on {found['about']}), and {reliably(gap['visible'], found['unit'])}."
+        f"No gap is shown: {setting}. A true gap of up to {rough(_possible(worst))}{of_class} is compatible with this "
+        f"(on {found['about']}); {reliably(gap['visible'], found['unit'])}."
     )
 
 
@@ -83,45 +83,46 @@ def _possible(gap: Facts) -> float:
 
 
 def _unknown(pairs: "PairSet", found: Facts) -> str:
-    """Where nothing says how other pairs would vary."""
+    """Describe a gap without an interval: nothing tells how new pairs would vary."""
     gap, n = found["gap"], len(pairs.rows)
     what = f"from {pairs.groups[0]} to {pairs.groups[1]}, {outcome_words(found)} changes by {signed(gap['mean'])}"
     if n == 1:
-        return f"One pair says nothing of others: {what} in it."
+        return f"One pair cannot be generalised: {what} in it."
     if found["most"] == 0:
-        return f"Nothing changes in any of {n:,} pairs: both texts of each get the same answer. Other pairs may change."
-    if found["about"].startswith("these texts"):
-        return f"All {n:,} pairs share one {joined(pairs.factors)}, which says nothing of others: {what} on average."
-    return f"All {n:,} pairs change alike, so that nothing says how others vary: {what}."
+        return f"Nothing changes in {n:,} pairs: both texts of each get the same prediction. Other pairs may change."
+    if found["about"] == "only these texts":
+        same = f"All {n:,} pairs share one {joined(pairs.factors)}"
+        return f"{same}, so the result cannot be generalised: {what} on average."
+    return f"All {n:,} pairs change equally, so the variation of new pairs is unknown: {what}."
 
 
 def _evidence(test: Facts) -> str:
-    """ "95 %: … to …; p = …, corrected for … tests"."""
+    """Return "95% CI … to …; p = …, corrected for … tests"."""
     p = "no p" if test["p_corrected"] is None else f"{p_text(test['p_corrected'])}{_corrected(test)}"
     return f"{between(test)}; {p}"
 
 
 def _preference(pairs: "PairSet", found: Facts) -> str:
     gap, b = found["gap"], pairs.groups[1]
-    share = f"{b} is the likelier text in {percent(0.5 + gap['mean'])} of pairs"
+    share = f"{b} is the more likely text in {percent(0.5 + gap['mean'])} of pairs"
     if gap["p"] is None:
-        return f"These pairs are of one {joined(pairs.factors)} and say nothing of others: {share}."
-    share += f" (95 %: {ends(found, gap)}; {p_text(gap['p_corrected'])}{_corrected(gap)}; 50 % would be no preference)"
+        return f"These pairs have one {joined(pairs.factors)}, so the result cannot be generalised: {share}."
+    share += f" (95% CI {ends(found, gap)}; {p_text(gap['p_corrected'])}{_corrected(gap)}; 50% is no preference)"
     mean = (
         ""
         if found["likelier"] is None
-        else f" Its log-likelihood less that of the other is {signed(found['likelier'])} on average."
+        else f" Its log-likelihood minus that of the other is {signed(found['likelier'])} on average."
     )
     if shown(gap):
         return f"A preference is shown: {share}. Expect it on {found['about']}.{mean}"
     return (
-        f"No preference is shown: {share}.{mean} That is not to say there is none (on {found['about']}): "
+        f"No preference is shown: {share}.{mean} There may still be one (on {found['about']}): "
         f"{reliably(gap['visible'], found['unit'])}."
     )
 
 
 def could_show(visible: float | None, unit: str) -> str | None:
-    """From what size on a gap is shown in four of five cases; None if no gap is so large."""
+    """Return the smallest gap that is shown in four of five cases; None if no gap is large enough."""
     if visible is None or visible >= {"probability": 1.0, "preference": 0.5}.get(unit, math.inf):
         return None
     return percent(0.5 + visible) if unit == "preference" else rough(visible)
@@ -130,24 +131,24 @@ def could_show(visible: float | None, unit: str) -> str | None:
 def reliably(visible: float | None, unit: str) -> str:
     size = could_show(visible, unit)
     if size is None:
-        return "this sample is too small to show any gap reliably"
-    return f"this sample shows {'shares' if unit == 'preference' else 'gaps'} reliably only from about {size} on"
+        return "this sample is too small to detect any gap reliably"
+    return f"this sample can reliably detect {'shares' if unit == 'preference' else 'gaps'} of about {size} or more"
 
 
 def _classes(found: Facts) -> str:
     each = [f"{gap['outcome']} {signed(gap['mean'])}" for gap in found["gaps"]]
     some = [gap["outcome"] for gap in found["gaps"] if shown(gap)]
-    which = f"shown for {joined(some)}" if some else "shown for none"
-    return f"On average by class: {', '.join(each)}; {which}. What is broken down below is {found['gap']['outcome']}."
+    which = f"shown for {joined(some)}" if some else "not shown for any"
+    return f"On average by class: {', '.join(each)}; {which}. The breakdown below is for {found['gap']['outcome']}."
 
 
 def _flips(pairs: "PairSet", found: Facts) -> str:
     flips = found["flips"]
     runs = "" if len(found["seeds"]) < 2 else " in at least one run"
     return (
-        f"The label is another one in {percent(flips['mean'])} of {len(pairs.rows):,} pairs "
-        f"({percent_between(flips)}), {flips['pairs']:,} of them{runs}. {capital(outcome_words(found))} moves by "
-        f"{unsigned(found['absolute']['mean'])} either way on average, by {signed(found['most'])} at most."
+        f"The label changes in {percent(flips['mean'])} of {len(pairs.rows):,} pairs "
+        f"({percent_between(flips)}), {flips['pairs']:,} of them{runs}. {capital(outcome_words(found))} changes by "
+        f"{unsigned(found['absolute']['mean'])} in either direction on average, by {signed(found['most'])} at most."
     )
 
 
@@ -155,13 +156,13 @@ def _control(pairs: "PairSet", found: Facts) -> str:
     control = found["control"]
     kinds = joined(control["kinds"]) or "terms"
     sentence = (
-        f"Of {kinds}, another of the same group moves it by {unsigned(control['within'])} on average, one of the other "
-        f"group by {unsigned(control['between'])}: {signed(control['mean'])} ({_evidence(control)}). "
+        f"A different one of the {kinds} of the same group changes it by {unsigned(control['within'])} on average, one "
+        f"of the other group by {unsigned(control['between'])}: {signed(control['mean'])} ({_evidence(control)}). "
     )
     if not shown(control):
-        return sentence + "So the group is not shown to move it more than any other change of the word does."
+        return sentence + "So the group is not shown to matter more than any other change of the word."
     if control["mean"] > 0:
-        return sentence + "So the group moves it more than another word of the same group does."
+        return sentence + "So the group matters more than another word of the same group."
     return sentence + "So words of the same group differ more than the groups do."
 
 
@@ -176,11 +177,11 @@ def _where(found: Facts) -> str:
     end = f"(each tested, corrected for {next(iter(found['by'].values()))[0]['tests']} tests)"
     if not parts:
         return f"No gap is shown for any single {joined(list(found['by']), 'or')} {end}."
-    return f"Gaps of their own are shown {'; '.join(parts)} {end}."
+    return f"Separate gaps are shown {'; '.join(parts)} {end}."
 
 
 def size(found: Facts, value: float | None) -> str:
-    """A mean change or an end of its interval; of a preference, the share of pairs."""
+    """Format a mean change or an end of its interval; for a preference, the share of pairs."""
     if value is None:
         return "–"
     return percent(0.5 + value) if found["unit"] == "preference" else signed(value)
@@ -192,12 +193,12 @@ def ends(found: Facts, row: Facts) -> str:
 
 def _sharper(more: Facts, unit: str) -> str:
     name, size = more["factor"], could_show(more["visible"], unit)
-    then = "no gap could be shown reliably yet" if size is None else f"gaps from about {size} on could be shown"
+    then = "no gap could be detected reliably" if size is None else f"gaps of about {size} or more could be detected"
     return f"The {plural(name)} limit it most ({more['levels']} of them): with {more['times']} times as many, {then}."
 
 
 def reach(pairs: "PairSet") -> str:
-    """What was asked, and what that says nothing of."""
+    """Describe what was tested and what the result does not cover."""
     sizes = [
         f"{count:,} {plural(name) if count > 1 else name}"
         for name in pairs.factors
@@ -206,8 +207,8 @@ def reach(pairs: "PairSet") -> str:
     n = len(pairs.rows)
     made_of = f" ({', '.join(sizes)})" if sizes else ""
     return (
-        f"{n:,} pair{'s' if n > 1 else ''}{made_of}. It is about {' and '.join(pairs.groups)} in texts like these, and "
-        "says nothing of other groups, other texts or what the answers are used for."
+        f"{n:,} pair{'s' if n > 1 else ''}{made_of}. The result is about {' and '.join(pairs.groups)} in texts like "
+        "these, not about other groups, other texts or the use of the predictions."
     )
 
 
@@ -227,7 +228,7 @@ def _corrected(test: Facts) -> str:
 
 
 def signed(value: float) -> str:
-    """Three decimals; of what is small, two digits."""
+    """Format with a sign and three decimals, or two digits if small."""
     return ("−" if value < 0 else "+") + unsigned(abs(value)) if value else "0"
 
 
@@ -240,15 +241,15 @@ def unsigned(value: float) -> str:
 def between(row: Facts) -> str:
     if row["low"] is None or row["high"] is None:
         return "no interval"
-    return f"95 %: {signed(row['low'])} to {signed(row['high'])}"
+    return f"95% CI {signed(row['low'])} to {signed(row['high'])}"
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.001 or share == 0 else f"{100 * share:.2f} %"
+    return f"{100 * share:.1f}%" if share >= 0.001 or share == 0 else f"{100 * share:.2f}%"
 
 
 def percent_between(row: Facts) -> str:
-    return f"95 %: {percent(row['low'])} to {percent(row['high'])}"
+    return f"95% CI {percent(row['low'])} to {percent(row['high'])}"
 
 
 def rough(value: float) -> str:

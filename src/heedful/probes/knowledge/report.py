@@ -112,7 +112,7 @@ def _cells(row: Found) -> tuple[str, str, str]:
 
 
 def _ends(row: Found) -> str:
-    return NOTHING if row["low"] is None else between(row).removeprefix("95 %: ")
+    return NOTHING if row["low"] is None else between(row).removeprefix("95% CI ")
 
 
 def _shares(name: str, found: Found) -> Table:

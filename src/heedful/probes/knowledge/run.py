@@ -102,7 +102,7 @@ def _refuse_other_questions(names: Sequence[str], materials: Sequence[Material])
         if material.questions != materials[0].questions:
             raise RequestError(
                 f"{names[0]} was trained for the questions of {materials[0].name} and {name} for those of "
-                f"{material.name}; name one set with --questions, or probe them apart."
+                f"{material.name}; choose one set with --questions, or probe them separately."
             )
 
 

@@ -1,4 +1,4 @@
-"""What a knowledge probe found, in sentences that say no more than the intervals do."""
+"""Sentences about the results of a knowledge probe, no stronger than the intervals."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,18 +9,18 @@ from heedful.evaluation.statistics.wording import percent as round_percent
 ALPHA = 0.05
 Facts = Mapping[str, Any]
 Line = tuple[str, str]
-"""What a sentence is about, in a word or two, and the sentence."""
+"""The topic of a sentence in a word or two, and the sentence."""
 
 
 def about(random: bool, seeds: int) -> str:
-    """What an interval speaks of."""
+    """Return what an interval covers."""
     if random and seeds > 1:
-        return "other such questions and other seeds"
-    return "other such questions, of this run alone" if random else "other such questions"
+        return "new questions like these and new seeds"
+    return "new questions like these, for this run only" if random else "new questions like these"
 
 
 def models(found: Facts) -> str:
-    """How many answered: "3 seeds", "one run", or nothing of a model that stands for itself."""
+    """Return the number of models: "3 seeds", "one run", or nothing for a single model."""
     if not found["random"]:
         return ""
     return f"{len(found['seeds'])} seeds" if len(found["seeds"]) > 1 else "one run"
@@ -40,8 +40,8 @@ def verdict(found: Facts) -> list[Line]:
         if row["n"]:
             lines.append(("New names" if row["group"] == "unseen" else "Mixed up", _nearest(row)))
         elif row["group"] == "unseen":
-            line = "" if found["text"] is None else " or a line of its own"
-            lines.append(("New names", f"None: each name that is asked about has a training question{line}."))
+            line = "" if found["text"] is None else " or its own line"
+            lines.append(("New names", f"None: every name in the questions has a training question{line}."))
     lines += [("Confidence", _confidence(found)), ("Silence", silence(found))]
     return lines
 
@@ -52,27 +52,27 @@ def shown(test: Facts) -> bool:
 
 def _knows(found: Facts) -> str:
     exact = found["exact_match"]
-    seeds = "" if len(found["seeds"]) < 2 else f" by {len(found['seeds'])} seeds, on average"
+    seeds = "" if len(found["seeds"]) < 2 else f" (mean of {len(found['seeds'])} seeds)"
     return (
-        f"{percent(exact['mean'])} of {count(exact['n'], 'question')} are answered exactly right{seeds} "
-        f"({between(exact)}, on {found['about']}).{_unspelled(found['unspelled'])}"
+        f"{percent(exact['mean'])} of {count(exact['n'], 'question')} are answered correctly{seeds} "
+        f"({between(exact)}, for {found['about']}).{_unspelled(found['unspelled'])}"
     )
 
 
 def _unspelled(n: int) -> str:
     if not n:
         return ""
-    return f" {count(n, 'true answer')} {'has' if n == 1 else 'have'} letters that its tokenizer cannot spell."
+    return f" {count(n, 'true answer')} {'has' if n == 1 else 'have'} letters that the tokenizer cannot spell."
 
 
 def _baseline(found: Facts) -> str:
     base = found["baseline"]
-    start = f"Saying “{base['answer']}” to everything would be right in {percent(base['share']['mean'])}"
+    start = f"Always answering “{base['answer']}” would be correct for {percent(base['share']['mean'])}"
     if base["p"] is None:
         return f"{start}; one question shows no difference."
     facts = f"{points(base['mean'])} ({_evidence(base)})"
     if not shown(base):
-        return f"{start}: a difference of {facts}, which cannot be told from chance here."
+        return f"{start}: a difference of {facts}, which could be chance."
     return f"{start}; the model is {'better' if base['mean'] > 0 else 'worse'}, a difference of {facts}."
 
 
@@ -88,51 +88,51 @@ def _made_up(found: Facts) -> str:
     some = list(dict.fromkeys(f"“{one['said']}”" for one in made_up["examples"]))
     such = f", such as {', '.join(some[:3])}" if some else ""
     silent = found["silent"]["mean"]
-    nothing = f" To {percent(silent)} of the questions nothing is said, which is not made up." if silent else ""
+    nothing = f" {percent(silent)} of the answers are empty, which does not count as made up." if silent else ""
     return f"{sentence}{such}.{nothing}"
 
 
 def _read(found: Facts) -> str:
     with_answer, without, none = found["groups"]["read"]
-    parts = [f"where the true answer stands in the name's own line, {_right(with_answer)}"]
+    parts = [f"if the name's own line contains the true answer, {_right(with_answer)}"]
     if without["n"]:
-        parts.append(f"where the line lacks it, {_right(without)}")
+        parts.append(f"if it does not, {_right(without)}")
     if none["n"]:
-        parts.append(f"where no line begins with the name, {_right(none)}")
+        parts.append(f"if no line begins with the name, {_right(none)}")
     return f"{capital('; '.join(parts))}."
 
 
 def _trained(found: Facts) -> str:
     seen, new = found["groups"]["trained"]
-    return f"Where some training question has the true answer, {_right(seen)}; where none has it, {_right(new)}."
+    return f"If a training question has the true answer, {_right(seen)}; if none has it, {_right(new)}."
 
 
 def _right(row: Facts) -> str:
     if not row["n"]:
         return "there are no questions"
-    return f"{percent(row['mean'])} of {row['n']:,} are right ({between(row)})"
+    return f"{percent(row['mean'])} of {row['n']:,} are correct ({between(row)})"
 
 
 def _nearest(row: Facts) -> str:
     if row["group"] == "unseen":
         start = (
-            f"Asked about {count(row['n'], 'name')} that neither the training questions nor the text named here have, "
-            "it says the answer of the nearest known name"
+            f"For {count(row['n'], 'name')} that occur neither in the training questions nor in the text, it gives the "
+            "answer of the nearest known name"
         )
     else:
         wrong = count(row["answers"], "wrong answer")
-        start = f"Of {wrong} about names that it saw, the nearest other name's answer is said"
+        start = f"Among {wrong} about seen names, it gives the answer of the nearest other name"
     chance = f"that of a random name in {percent(row['chance'])}"
     sentence = f"{start} in {percent(row['share']['mean'])} ({between(row['share'])}), {chance}"
     if row["p"] is None:
-        return f"{sentence}; that is too little to tell from chance."
+        return f"{sentence}; too few to compare with chance."
     sentence += f": {points(row['mean'])} ({_evidence(row)})"
     if not shown(row):
-        return f"{sentence}. So it is not shown to go by the likeness of names."
+        return f"{sentence}. It is not shown to be guided by similar names."
     if row["mean"] < 0:
-        return f"{sentence}. So it is said less often than that of any other name."
+        return f"{sentence}. It gives that answer less often than any other name's."
     return (
-        f"{sentence}. So its answers go by the likeness of names; the nearest name's answer would be the true one in "
+        f"{sentence}. Its answers are guided by similar names; the nearest name's answer would be correct in "
         f"{percent(row['true'])}."
     )
 
@@ -143,30 +143,30 @@ def _confidence(found: Facts) -> str:
     off = calibration["confidence"] - exact
     mean = f"Its mean confidence is {percent(calibration['confidence'])}"
     if abs(off) < 0.01:
-        mean += ", about the share that is right"
+        mean += ", close to the share of correct answers"
     else:
-        mean += f", {points(abs(off))[1:]} {'above' if off > 0 else 'below'} the share that is right"
+        mean += f", {points(abs(off))[1:]} {'above' if off > 0 else 'below'} the share of correct answers"
     mean += f"; the calibration error is {calibration['ece']:.3f}."
     if area["mean"] is None:
-        kind = "right" if exact == 1 else "wrong"
-        return f"All answers are {kind}, so that nothing says whether confidence tells right from wrong. {mean}"
-    told = "" if area["low"] > 0.5 else " It is not shown to tell right from wrong."
+        kind = "correct" if exact == 1 else "wrong"
+        return f"All answers are {kind}, so the confidence cannot be tested. {mean}"
+    told = "" if area["low"] > 0.5 else " It is not shown to separate correct from wrong answers."
     return (
-        f"Of a right and a wrong answer, the right one has the higher confidence in {percent(area['mean'])} of pairs "
-        f"({between(area)}; 50 % is chance).{told} {mean}"
+        f"A correct answer has a higher confidence than a wrong one in {percent(area['mean'])} of pairs "
+        f"({between(area)}; 50% is chance).{told} {mean}"
     )
 
 
 def silence(found: Facts) -> str:
-    """The rule, and what it is worth on the questions that did not choose it."""
+    """Describe the abstention rule and its results on the questions that did not choose it."""
     if not found["rules"]:
-        return "One question chooses no threshold."
+        return "One question is too few to choose a threshold."
     rule = found["rules"][0]
     wanted, half = round_percent(rule["wanted"]), f"{count(rule['chosen_on']['n'], 'question')} that chose"
     if rule["threshold"] is None:
         return (
             f"No confidence is high enough: on the {half}, at most {percent(rule['best'])} of the answers above any "
-            f"threshold are right, and {wanted} was wanted. Keep silent, or want less (--precision)."
+            f"threshold are correct, but {wanted} was wanted. Always abstain, or lower --precision."
         )
     coverage, accuracy = rule["coverage"], rule["accuracy"]
     start = f"Answer only if the confidence is at least {threshold(rule['threshold'])}"
@@ -177,8 +177,8 @@ def silence(found: Facts) -> str:
         f"({between(coverage)})"
     )
     if accuracy["mean"] is None:
-        return f"{start}. {judged}, so that nothing says whether {wanted} of such answers are right."
-    right = f"{percent(accuracy['mean'])} are right ({between(accuracy)})"
+        return f"{start}. {judged}, so it is unknown whether {wanted} of such answers are correct."
+    right = f"{percent(accuracy['mean'])} are correct ({between(accuracy)})"
     return (
         f"{start}. {judged}, and of these {count(accuracy['answers'], 'answer')} {right}; "
         f"{_kept(rule['wanted'], accuracy)}."
@@ -188,16 +188,16 @@ def silence(found: Facts) -> str:
 def _kept(wanted: float, accuracy: Facts) -> str:
     words = round_percent(wanted)
     if accuracy["low"] is None:
-        return f"whether {words} would be, one question cannot say"
+        return f"one question cannot tell whether {words} would be"
     if accuracy["low"] >= wanted:
-        return f"at least the {words} that was wanted"
+        return f"at least the wanted {words}"
     if accuracy["high"] < wanted:
-        return f"less than the {words} that was wanted"
-    return f"the {words} that was wanted agrees with that, and so does less"
+        return f"less than the wanted {words}"
+    return f"the wanted {words} is compatible with that, and so is less"
 
 
 def _evidence(test: Facts) -> str:
-    ends = "no interval" if test["low"] is None else f"95 %: {points(test['low'])} to {points(test['high'])}"
+    ends = "no interval" if test["low"] is None else f"95% CI {points(test['low'])} to {points(test['high'])}"
     many = f", corrected for {test['tests']} tests" if test["tests"] > 1 else ""
     return f"{ends}; {p_text(test['p_corrected'])}{many}"
 
@@ -205,13 +205,13 @@ def _evidence(test: Facts) -> str:
 def between(row: Facts) -> str:
     if row["low"] is None:
         return "no interval"
-    return f"95 %: {percent(row['low'])} to {percent(row['high'])}"
+    return f"95% CI {percent(row['low'])} to {percent(row['high'])}"
 
 
 def percent(share: float | None) -> str:
     if share is None:
         return "–"
-    return f"{100 * share:.1f} %" if share >= 0.001 or share == 0 else f"{100 * share:.2f} %"
+    return f"{100 * share:.1f}%" if share >= 0.001 or share == 0 else f"{100 * share:.2f}%"
 
 
 def points(change: float) -> str:
