@@ -9,8 +9,6 @@ from heedful.errors import RequestError
 from heedful.report.facts.points import points
 from heedful.storage import runs as files
 from heedful.storage.examples import read_examples, read_predictions
-from heedful.storage.reading import mapping, records
-from heedful.storage.run_record import Manifest
 
 if TYPE_CHECKING:
     from heedful.inference.loading import Loaded
@@ -135,23 +133,23 @@ class Study:
 
         Every row has every column, None where there is nothing.
         """
-        stored = records(self._files.facts, "table")
+        stored = self._files.record.table
         done = [run for _, run in self._files.runs if run is not None and run.done]
-        begun = {entry.get("setting") for entry, _ in self._files.runs}
-        with_runs = [row for row in stored if not row.get("baseline") or row.get("setting") in begun]
-        complete = bool(stored) and sum(row.get("n") or 0 for row in with_runs) == len(done)
-        return _with_every_column(stored if complete else self._table_so_far())
+        begun = {entry.setting for entry, _ in self._files.runs}
+        with_runs = [row for row in stored if not row.baseline or row.setting in begun]
+        complete = bool(stored) and sum(row.n or 0 for row in with_runs) == len(done)
+        return _with_every_column([row.written for row in stored] if complete else self._table_so_far())
 
     @property
     def chosen(self) -> dict[str, Any]:
         """The setting that is best on dev, and the seed of its model in best/ (None of a baseline that has no
         runs): `{"setting": …, "seed": …}`. Empty until the study has ended."""
-        return mapping(self._files.facts, "chosen")
+        return self._files.record.chosen.written
 
     @property
     def statistics(self) -> dict[str, Any]:
         """statistics.json: which settings win, what depends on the seed, which labels look wrong (may be empty)."""
-        return self._files.statistics
+        return self._files.statistics.written
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -161,7 +159,7 @@ class Study:
     @property
     def baselines(self) -> dict[str, Any]:
         """The scores of each baseline by evaluation set: `study.baselines["tfidf"]["test"]["accuracy"]`."""
-        stored = mapping(self._files.facts, "baselines")
+        stored = {name: one.written for name, one in self._files.record.baselines.items()}
         return stored or next((known for run in self.runs if (known := run.metrics.get("baselines"))), {})
 
     @property
@@ -204,27 +202,15 @@ class Study:
     def _table_so_far(self) -> Rows:
         """The table of a study that is under way: study.json gets its own, with intervals and the baselines that are
         models, when all runs have ended."""
-        order = {str(s.get("name")): i for i, s in enumerate(records(self._files.facts, "settings"))}
-        c, rows = self._comparison, []
-        with_runs = [s for s in c.settings if not s.borrowed]
+        from heedful.studies.table import columns_of_runs
+
+        order = {s.name: i for i, s in enumerate(self._files.record.settings)}
+        rows = []
+        with_runs = [s for s in self._comparison.settings if not s.borrowed]
         for s in sorted(with_runs, key=lambda s: order.get(s.name, len(order))):
-            row: dict[str, Any] = {"setting": s.name, "model": s.facts.get("model"), "method": s.facts.get("method")}
-            row |= mapping(s.facts, "values") | {key: s.facts.get(key) for key in ("baseline", "random")}
-            row |= {"n": len(s.runs), "metric": c.metric.name if s.runs else None}
-            row["higher_is_better"] = c.metric.higher_is_better if s.runs else None
-            for split in dict.fromkeys(name for run in s.runs for name in run.metrics.splits):
-                summary = s.summary(split, c.metric.name)
-                if summary["n"] == len(s.runs) > 0:
-                    row |= {f"{split}_{key}": summary[key] for key in ("mean", "std")}
-            manifest = s.runs[0].manifest if s.runs else Manifest()
-            row["train_rows"] = manifest.data.sizes.get("train")
-            row["training_seconds"] = s.cost("training_seconds")
-            row["trainable_parameters"] = manifest.model.parameters.trainable
-            cost = manifest.cost
-            row |= {"prediction_seconds": cost.prediction_seconds, "model_bytes": cost.model_bytes}
-            row |= {} if cost.adapter_bytes is None else {"adapter_bytes": cost.adapter_bytes}
-            row["model_directory"] = f"runs/{s.runs[0].directory.name}/model" if s.runs else None
-            rows.append(row)
+            row: dict[str, Any] = {"setting": s.name, "model": s.record.model, "method": s.record.method}
+            row |= {**s.record.values, "baseline": s.record.baseline, "random": s.record.random}
+            rows.append(row | columns_of_runs(s.runs))
         return rows
 
 

@@ -108,7 +108,7 @@ def test_another_study_gets_the_next_free_name_or_is_refused_where_it_was_sent(
     assert free_place(own, Path("runs/data")) == Path("runs/data")
     assert free_place(other, Path("runs/data")) == Path("runs/data-2")
     assert not Path("runs/data-2").exists()
-    with pytest.raises(RequestError, match="runs/data: holds another study"):
+    with pytest.raises(RequestError, match="runs/data: contains a different study"):
         run_study(other, Path("runs/data"))
     assert run_verb._default_place(own, "data") == Path("runs/data")
     assert run_verb._default_place(other, "data") == Path("runs/data-2")

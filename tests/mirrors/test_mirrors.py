@@ -61,7 +61,7 @@ def test_the_command_says_how_to_look_at_them(
     report(run, tensorboard=Path("a b"), mlflow="here")
     said = capsys.readouterr()
     assert said.out.splitlines()[2:] == ["tensorboard --logdir 'a b'", "mlflow ui --backend-store-uri sqlite:///here"]
-    assert said.err == "heedful: MLflow could not keep the reports (no room); the numbers are there.\n"
+    assert said.err == "heedful: MLflow could not store the reports (no room). The numbers are stored.\n"
     assert asked == [(run, Path("a b"))]
 
 

@@ -22,6 +22,7 @@ from heedful.report.sections.of_study import study_report
 from heedful.report.study import write_study_report
 from heedful.storage.run_record import LogLine, Manifest
 from heedful.storage.runs import read_run, read_study
+from heedful.storage.statistics_record import NotCompared
 from tests.support.page_reader import Page
 from tests.support.report_samples import make_study, write_json
 
@@ -174,9 +175,9 @@ def test_settings_on_other_rows_are_said_not_to_be_compared(tmp_path: Path) -> N
     folder = make_study(tmp_path / "a", ["a", "b"], seeds=(1, 2), n=60, settings=settings, tested=True)
     reason = "two was tested on other rows of test than one, so it is not compared."
     study = read_study(folder)
-    facts = {**study.statistics, "not_compared": [{"setting": "two", "reason": reason}]}
-    facts["comparisons"] = [row for row in facts["comparisons"] if "two" not in (row["a"], row["b"])]
-    study = replace(study, statistics=facts)
+    rows = [row for row in study.statistics.comparisons if "two" not in (row.a, row.b)]
+    changes = {"comparisons": rows, "not_compared": [NotCompared(setting="two", reason=reason)]}
+    study = replace(study, statistics=study.statistics.model_copy(update=changes))
     assert f"two. {reason}" in verdict(compare(study))
     assert reason in markdown.render(study_report(study), None)
 
@@ -191,7 +192,7 @@ def test_statistics_of_another_metric_are_left_away(tmp_path: Path) -> None:
         if run is not None
     ]
     c = compare(replace(study, runs=runs))  # type: ignore[arg-type]
-    assert c.statistics == {}
+    assert not c.statistics
     assert "no statistics of these scores" in verdict(c)
 
 

@@ -132,7 +132,7 @@ def test_the_card_ends_a_command(studies: Any) -> None:
     made = card(compare(read_study(folder)))
     assert made is not None
     lines = card_lines(made)
-    assert closing_lines(folder)[-len(lines) :] == lines
+    assert closing_lines(read_study(folder))[-len(lines) :] == lines
     assert lines[0] == "Use frozen (the best on dev)"
     assert lines[-1] == f'  heedful predict {folder / "best"} "a new text"'
     assert max(map(cell_len, lines[:-1])) <= 80
@@ -164,11 +164,11 @@ def test_no_other_baseline_is_simpler_than_one_that_is_chosen(studies: Any, tmp_
 
 def test_a_terminal_says_what_the_settings_of_a_search_are(tmp_path: Path) -> None:
     directory = make_study(tmp_path / "study", THREE, settings=SETTINGS)
-    assert not [line for line in closing_lines(directory) if " = " in line]
+    assert not [line for line in closing_lines(read_study(directory)) if " = " in line]
     facts = json.loads((directory / "study.json").read_text())
     facts["settings"][0]["values"] = {"training.lr": 1e-4, "model.scratch": True, "training.schedule": "x" * 90}
     (directory / "study.json").write_text(json.dumps(facts))
-    lines = closing_lines(directory)
+    lines = closing_lines(read_study(directory))
     said = "".join(lines)
     name = facts["settings"][0]["name"]
     assert f"{name}: training.lr = 0.0001, model.scratch = true, training.schedule =" in said

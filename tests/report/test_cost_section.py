@@ -34,7 +34,7 @@ def changed(folder: Path, **costs: list[Any]) -> Comparison:
         manifest = run.manifest.written
         for key, values in costs.items():
             about = manifest["model"]["parameters"] if key == "trainable" else manifest["cost"]
-            about[key] = values[list(TWO).index(entry["setting"])]
+            about[key] = values[list(TWO).index(entry.setting)]
         runs.append((entry, replace(run, manifest=Manifest.model_validate(manifest))))
     return compare(replace(study, runs=runs))
 

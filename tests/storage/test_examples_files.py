@@ -10,7 +10,6 @@ from safetensors.numpy import save_file
 
 from heedful.errors import RequestError
 from heedful.storage.examples import places_of, read_predictions, read_values, write_examples, write_values
-from heedful.storage.reading import mapping, names, number, records
 from heedful.storage.runs import finished_run
 
 floats = st.floats(allow_nan=False)
@@ -76,14 +75,6 @@ def test_examples_know_whose_rows_they_are(tmp_path: Path) -> None:
     write_examples(tmp_path / "e", "dev", [{"row": 1}], "x")
     write_examples(tmp_path / "e", "test-2017", [{"row": 2}], None)
     assert (tmp_path / "e" / "fingerprints.json").read_text() == '{\n  "dev": "x",\n  "test-2017": null\n}\n'
-
-
-def test_helpers_trust_nothing() -> None:
-    facts = {"m": {"x": 1}, "r": [{"y": 2}, 3], "n": ["a", 1], "t": True, "f": float("inf"), "i": 4}
-    assert (mapping(facts, "m"), mapping(facts, "r"), mapping(facts, "q")) == ({"x": 1}, {}, {})
-    assert (records(facts, "r"), records(facts, "m")) == ([{"y": 2}], [])
-    assert (names(facts, "n"), names(facts, "i")) == (["a", "1"], [])
-    assert [number(facts, key) for key in ("i", "t", "f", "q")] == [4.0, None, None, None]
 
 
 def test_a_run_is_finished_or_none_of_our_business(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The typed records of what is on disk: what is read of them, and that they know every key that is written."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,10 @@ import pytest
 
 from heedful.storage.record import Record
 from heedful.storage.run_record import Manifest, Metrics, Scores
-from heedful.storage.runs import read_run
+from heedful.storage.runs import read_run, read_study
+from heedful.storage.schema import FILES, page
+from heedful.studies.plan import plan_comparison
+from heedful.studies.study import run_study
 from heedful.training.run import execute
 from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
@@ -70,3 +74,34 @@ def test_every_key_that_a_run_writes_has_a_type(tmp_path: Path) -> None:
     assert run.baseline("tfidf").tested
     assert run.scores("elsewhere") == Scores()
     assert [key for line in run.log for key in line.extra] == []
+
+
+def test_every_key_that_a_study_writes_has_a_type(tmp_path: Path) -> None:
+    files, model = write_data(tmp_path / "data"), str(write_tiny(tmp_path / "model"))
+    plan = plan_comparison(files, [model], ["full"], (0, 1), {"training": {"epochs": 1, "max_length": 16}})
+    run_study(plan, tmp_path / "study", quiet=True)
+    study = read_study(tmp_path / "study")
+    written = json.loads((tmp_path / "study" / "study.json").read_text())
+    assert study.record.written == written
+    open_keys = {key for row in study.record.table for key in row.extra} | {"dev", "test"}
+    open_keys |= {
+        key for one in study.record.baselines.values() for scores in one.sets.values() for key in scores.extra
+    }
+    assert {key.partition(".")[2].partition(".")[2] for key in _unknown(study.record, "study")} <= open_keys
+    assert sorted(set(_unknown(study.statistics, "statistics"))) == []
+    assert study.statistics.written == json.loads((tmp_path / "study" / "statistics.json").read_text())
+
+
+def test_the_page_of_the_docs_is_in_step() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    assert page() + "\n" == (docs / "records.md").read_text(encoding="utf-8"), (
+        "run python -m heedful.storage.schema > docs/records.md"
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_has_a_schema_that_needs_no_key(name: str) -> None:
+    schema = FILES[name].model_json_schema()
+    assert schema["properties"]
+    assert schema["additionalProperties"]
+    assert "required" not in schema

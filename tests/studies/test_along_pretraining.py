@@ -120,7 +120,7 @@ def test_lines_for_whatever_else_differs(world: Path) -> None:
         (method, step) for method in ("bias", "full") for step in (3, 6)
     }
     c = compare(read_study(directory))
-    of_one_mark = [s for s in c.settings if s.facts["values"]["model.name"].endswith(MARKS[0])]
+    of_one_mark = [s for s in c.settings if s.record.values["model.name"].endswith(MARKS[0])]
     assert len(of_one_mark) == 2
     assert longer_pretraining(replace(c, settings=tuple(of_one_mark))) is None
 

@@ -19,6 +19,7 @@ from heedful.report.sections.card import card
 from heedful.storage.run_record import Manifest, Metrics
 from heedful.storage.runs import Run, Study, read_study
 from heedful.storage.shared import SharedStore
+from heedful.storage.study_record import RunEntry, StudyRecord
 from heedful.studies import baselines
 from heedful.studies.plan import plan_recipe
 from heedful.studies.study import run_study
@@ -94,7 +95,7 @@ def test_the_report_tells_of_a_baseline_what_the_table_does(tmp_path: Path) -> N
     scores = [{"accuracy": 0.9, "macro_f1": 0.8}, {"accuracy": 0.6, "macro_f1": 0.5}]
     runs = [
         (
-            {"name": f"r-{i}", "setting": f"s-{i}"},
+            RunEntry(name=f"r-{i}", setting=f"s-{i}"),
             Run(tmp_path, Manifest(seed=0), Metrics.model_validate({"baselines": {"tfidf": {"test": s}}})),
         )
         for i, s in enumerate(scores)
@@ -103,7 +104,7 @@ def test_the_report_tells_of_a_baseline_what_the_table_does(tmp_path: Path) -> N
     def told(mean: float) -> dict[str, Any]:
         row = {"setting": "tfidf", "baseline": True, "metric": "accuracy", "test_mean": mean}
         facts = {"table": [row], "baselines": {"tfidf": {"test": scores[1]}}}
-        setting = compare(Study(tmp_path, facts, runs)).setting("tfidf")  # type: ignore[arg-type]
+        setting = compare(Study(tmp_path, StudyRecord.model_validate(facts), runs)).setting("tfidf")  # type: ignore[arg-type]
         assert setting is not None
         return setting.runs[0].scores("test").written
 

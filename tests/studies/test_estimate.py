@@ -203,7 +203,10 @@ def test_a_measured_pace_knows_its_flops(tmp_path: Path) -> None:
 
 
 def test_models_of_which_no_shape_is_known_take_the_mean(paced: list[str], tmp_path: Path) -> None:
-    recipes = [make_recipe({**TICKETS, "model": {"name": f"x{i}"}, "training": {"steps": 10}}) for i in range(9)]
+    (tmp_path / "translator").mkdir()
+    (tmp_path / "translator/config.json").write_text('{"model_type": "marian"}')
+    names = [str(tmp_path / "translator"), *(f"x{i}" for i in range(8))]
+    recipes = [make_recipe({**TICKETS, "model": {"name": name}, "training": {"steps": 10}}) for name in names]
     store = SharedStore(tmp_path)
     (one, *_) = [expected_seconds([(recipe, 0)], store, None) for recipe in recipes]
     paced.clear()
@@ -229,7 +232,7 @@ def test_it_is_told_before_the_start(method: str, tmp_path: Path, capsys: pytest
     plan = plan_recipe(recipe, "r", (0, 1, 2))
     run_study(plan, tmp_path / "study", command="x", threads=1, at_once=2)
     first, second, *_ = capsys.readouterr().err.splitlines()
-    assert first == "3 runs, 2 at a time: about 5 seconds"
+    assert first == "3 runs, 2 in parallel: about 5 seconds"
     assert second.startswith("r-seed0")
     run_study(plan, tmp_path / "study", command="x", threads=1, at_once=2)
     assert capsys.readouterr().err == ""  # nothing is left to do

@@ -213,7 +213,7 @@ def test_a_process_that_always_dies_is_given_up(recipes: dict[str, Recipe], tmp_
     assert isinstance(found, Result)
     assert found.state == "failed"
     assert found.reason is not None
-    assert "ended 3 times (signal 9)" in found.reason
+    assert "killed 3 times (signal 9)" in found.reason
 
 
 def most_at_once(recipes: dict[str, Recipe], folder: Path, names: str, kill_first: bool = False) -> int:

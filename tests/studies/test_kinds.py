@@ -77,5 +77,5 @@ def test_a_study_that_does_not_say_its_kind(tmp_path: Path) -> None:
     assert "## The search" in (out / "report.md").read_text()
     assert run_study(plan, out, command="x", quiet=True, threads=1) == study
     (out / "study.json").write_text(json.dumps({**old, "kind": "curve"}))
-    with pytest.raises(RequestError, match="holds another study"):
+    with pytest.raises(RequestError, match="contains a different study"):
         run_study(plan, out, quiet=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from heedful.storage.runs import begun, read_study
+from heedful.storage.statistics_record import Statistics
 from heedful.studies.kinds.compare import Compare
 from heedful.studies.kinds.until_decided import Until, UntilDecided, next_look, why_it_ended
 from heedful.studies.parts import SettingPlan, StudyPlan
@@ -23,10 +24,10 @@ def settings(*names: str) -> tuple[SettingPlan, ...]:
     return tuple(SettingPlan(name, "m", "full", recipe) for name in names)
 
 
-def statistics(*decided: tuple[str, str, bool]) -> dict[str, Any]:
+def statistics(*decided: tuple[str, str, bool], **more: Any) -> Statistics:
     rows = [{"a": "x", "b": b, "decided": state, "more_seeds_can_decide": can} for b, state, can in decided]
     rows.append({"a": "y", "b": "z", "decided": "open", "more_seeds_can_decide": True})  # not about the chosen one
-    return {"chosen": "x", "comparisons": rows}
+    return Statistics.model_validate({"chosen": "x", "comparisons": rows, **more})
 
 
 def test_the_chosen_one_and_those_that_it_is_not_told_apart_from_get_more_seeds() -> None:
@@ -56,12 +57,12 @@ def test_nothing_is_added_where_seeds_cannot_decide() -> None:
 
 
 def test_why_it_ended() -> None:
-    until, still_open = Until(most_seeds=4), statistics(("y", "open", False))
-    assert "is decided" in why_it_ended({**statistics(("y", "alike", False)), "look": 2}, until)
+    until = Until(most_seeds=4)
+    assert "is decided, at look 2" in why_it_ended(statistics(("y", "alike", False), look=2), until)
     for seeds, why in ((3, "more seeds cannot decide it"), (4, "all 4 seeds are used up")):
-        found = {**still_open, "settings": {"x": {"seeds": 1}, "y": {"seeds": seeds}}}
+        found = statistics(("y", "open", False), settings={"x": {"seeds": 1}, "y": {"seeds": seeds}})
         assert f"x against y stays open: {why}" in why_it_ended(found, until)
-    assert "nothing to compare" in why_it_ended({}, until)
+    assert "nothing to compare" in why_it_ended(Statistics(), until)
 
 
 def test_a_baseline_gets_no_seeds() -> None:
@@ -106,4 +107,4 @@ def test_a_study_that_is_run_until_it_is_decided(
     assert left_out
     assert f"left out: {', '.join(left_out)}" in capsys.readouterr().err
     assert json.loads((out / "study.json").read_text())["command"] == fewer["command"] == "without"
-    assert {entry["state"] for entry, _ in begun(read_study(out))} == {"done"}
+    assert {entry.state for entry, _ in begun(read_study(out))} == {"done"}

@@ -36,7 +36,7 @@ run_study(plan, Path(sys.argv[2]), command="x", **executor_for("ray", None, 4)._
 
 
 def test_a_place_that_is_none() -> None:
-    with pytest.raises(RequestError, match="say ray, or ray://"):
+    with pytest.raises(RequestError, match="use ray, or ray://"):
         executor_for("slurm", None, 2)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from heedful.recipes.reading import make_recipe
 from heedful.recipes.schema import Recipe
 from heedful.report.glance import closing_lines
+from heedful.storage.runs import read_study
 from heedful.studies.baselines import data_key
 from heedful.studies.plan import plan_comparison, plan_recipe, with_baselines
 from heedful.studies.study import run_study
@@ -57,7 +58,7 @@ def test_a_table_and_the_end_of_a_search_say_what_was_chosen(tmp_path: Path) -> 
     assert [row["model"] for row in rows] == [models[row["model.kind"]] for row in rows]
     chosen = rows[-1]
     assert chosen["setting"].endswith("-final")
-    said = " ".join(" ".join(closing_lines(tmp_path / "study")).split())
+    said = " ".join(" ".join(closing_lines(read_study(tmp_path / "study"))).split())
     assert f'{chosen["setting"]}: model.kind = "{chosen["model.kind"]}"' in said
     assert f"{chosen['setting']} is not good enough yet (the best on dev" in said  # no better than copying
     assert "the only setting" not in said

@@ -25,6 +25,7 @@ from heedful.evaluation.statistics.classes import statistics_of_predictions
 from heedful.evaluation.statistics.compare import compare_all
 from heedful.evaluation.statistics.crossed import SeedsByExamples
 from heedful.storage.examples import read_examples, write_examples, write_values
+from heedful.storage.study_record import StudyRecord
 from heedful.studies.baselines import keep_examples
 from heedful.studies.statistics import Compared, compared_settings, write_statistics
 
@@ -113,7 +114,9 @@ class World:
 
     def statistics(self, baselines: Any = None, labels: list[str] | None = LABELS, **more: Any) -> dict[str, Any]:
         further = functools.partial(statistics_of_predictions, labels=labels) if labels else None
-        write_statistics(self.directory, self.facts, self.rows, METRICS, baselines, further, **more)
+        write_statistics(
+            self.directory, StudyRecord.model_validate(self.facts), self.rows, METRICS, baselines, further, **more
+        )
         return json.loads((self.directory / "statistics.json").read_text())
 
 
@@ -377,16 +380,16 @@ def test_a_metric_of_a_plugin(tmp_path: Path) -> None:
     for row in world.rows:
         row["metric"] = "surprise"
     mine = mean_of("surprise", "surprise", False, column="log_loss")
-    write_statistics(tmp_path, world.facts, world.rows, {"surprise": mine})
+    write_statistics(tmp_path, StudyRecord.model_validate(world.facts), world.rows, {"surprise": mine})
     found = json.loads((tmp_path / "statistics.json").read_text())
     assert found["comparisons"][0]["p"] < 0.01
     with pytest.raises(RequestError, match="nobody states whether a higher or a lower 'surprise' is better"):
-        write_statistics(tmp_path, world.facts, world.rows, METRICS)
+        write_statistics(tmp_path, StudyRecord.model_validate(world.facts), world.rows, METRICS)
     mine = mean_of("surprise", "surprise", False, column="nats")
     with pytest.raises(RequestError, match=r"test\.tsv has no column 'nats', which surprise is made of"):
-        write_statistics(tmp_path, world.facts, world.rows, {"surprise": mine})
+        write_statistics(tmp_path, StudyRecord.model_validate(world.facts), world.rows, {"surprise": mine})
     coarse = Metric("surprise", "surprise", False)
-    write_statistics(tmp_path, world.facts, world.rows, {"surprise": coarse})
+    write_statistics(tmp_path, StudyRecord.model_validate(world.facts), world.rows, {"surprise": coarse})
     found = json.loads((tmp_path / "statistics.json").read_text())
     assert found["comparisons"] == []
     assert (found["settings"]["x"]["expected"]["low"], found["settings"]["x"]["expected"]["high"]) == (None, None)
@@ -444,7 +447,7 @@ def test_one_seed_of_one_setting(tmp_path: Path) -> None:
 
 def test_without_any_score_there_are_none(tmp_path: Path) -> None:
     (tmp_path / "statistics.json").write_text("{}")
-    write_statistics(tmp_path, {"runs": [], "settings": []}, [{"setting": "x", "n": 0}], METRICS)
+    write_statistics(tmp_path, StudyRecord(), [{"setting": "x", "n": 0}], METRICS)
     assert not (tmp_path / "statistics.json").exists()
 
 

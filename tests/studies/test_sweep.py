@@ -12,13 +12,14 @@ from heedful.data.loading import load_data
 from heedful.errors import RequestError
 from heedful.recipes.reading import make_recipe, sweep_settings
 from heedful.report.study import write_reports
+from heedful.storage.runs import read_study
 from heedful.storage.shared import SharedStore
 from heedful.studies.curves import largest_sizes
 from heedful.studies.executors import Result, in_turn
 from heedful.studies.parts import StudyPlan, choose
 from heedful.studies.plan import plan_comparison, plan_recipe
 from heedful.studies.study import run_study
-from heedful.studies.table import latex, markdown, tried_and_chosen
+from heedful.studies.table import latex, markdown
 from tests.support.training_samples import tiny_recipe, write_data, write_tiny
 
 SMALL: dict[str, Any] = {"model": {"name": "minilm"}, "data": {"name": "tickets"}}
@@ -191,7 +192,7 @@ def test_the_tables(study: Path) -> None:
     facts = json.loads((study / "study.json").read_text())
     chosen = facts["chosen"]["setting"]
     assert [line.split("**")[1] for line in text.splitlines() if "**" in line] == [chosen]
-    assert tried_and_chosen(facts) == {chosen.removesuffix("-final")}
+    assert read_study(study).record.tried_and_chosen == {chosen.removesuffix("-final")}
     report = (study / "report.md").read_text()
     assert "## The search" in report
     assert all(value in report for value in ("| 1e-06 |", "| 0.005 |"))

@@ -237,7 +237,7 @@ def test_the_same_in_processes(study: Path, tmp_path: Path) -> None:
 
 
 def test_other_seeds_are_another_search(study: Path) -> None:
-    with pytest.raises(RequestError, match="holds another study"):
+    with pytest.raises(RequestError, match="contains a different study"):
         run_study(plan_again(study, (0, 1)), study, command="x", quiet=True, threads=1)
 
 
@@ -262,7 +262,7 @@ def test_a_round_that_had_begun_stays(study: Path, tmp_path: Path) -> None:
 
 def test_another_search_is_refused(study: Path) -> None:
     for change in ({"trials": 9}, {"prune": False}, {"draw_seed": 1}):
-        with pytest.raises(RequestError, match="holds another study"):
+        with pytest.raises(RequestError, match="contains a different study"):
             run_study(plan_again(study, **change), study, command="x", quiet=True, threads=1)
 
 

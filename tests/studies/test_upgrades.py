@@ -51,7 +51,7 @@ def test_an_older_study_is_reported_and_continued(older: tuple[Any, Path]) -> No
 def test_another_value_is_another_study(older: tuple[Any, Path]) -> None:
     recipe, directory = older
     other = recipe.model_copy(update={"training": recipe.training.model_copy(update={"mark_steps": 2})})
-    with pytest.raises(RequestError, match="holds another study"):
+    with pytest.raises(RequestError, match="contains a different study"):
         run_study(plan_recipe(other, "r", (0,)), directory, command="x", quiet=True)
 
 

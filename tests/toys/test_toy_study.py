@@ -11,6 +11,7 @@ import pytest
 
 import heedful
 from heedful import plugins
+from heedful.cli.run import _until_decided
 from heedful.errors import RequestError
 from heedful.recipes.reading import all_keys, explain_key, make_recipe, recipe_type
 from heedful.report.study import write_reports
@@ -93,8 +94,13 @@ def test_from_runs_to_report_without_a_choice(offered: None, tmp_path: Path) -> 
     before = (out / "statistics.json").read_bytes()
     assert run_study(plan(tmp_path), out, command="x", quiet=True, threads=1) == study
     assert (out / "statistics.json").read_bytes() == before
-    with pytest.raises(RequestError, match="holds another study"):
+    with pytest.raises(RequestError, match="contains a different study"):
         run_study(plan(tmp_path, halve=False), out, quiet=True)
+
+
+def test_there_is_nothing_to_decide(offered: None, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match='a study of kind "budgets" chooses no setting'):
+        _until_decided(plan(tmp_path), True, None, None)
 
 
 def test_its_report_survives_the_package(offered: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

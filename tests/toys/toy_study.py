@@ -1,7 +1,7 @@
 """A toy kind of study, as another package would write it: the loss of models of several sizes at equal compute. Steps
 and learning rate follow from a budget and a size; nothing is chosen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ from heedful.evaluation.metrics import Metric
 from heedful.recipes.schema import StudyTable
 from heedful.report.page.pieces import Column, Row, Section, Table, section
 from heedful.storage.runs import Study, read_run
+from heedful.storage.study_record import StudyRecord
 from heedful.studies.kinds.protocol import SoFar, StudyKind
 from heedful.studies.parts import SettingPlan, StudyPlan
 
@@ -42,17 +43,17 @@ class Budgets(StudyKind):
             return None
         return StudyPlan(self._at([min(self.table.budgets) / 2]), so_far.plan.seeds, self)
 
-    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
-        runs = {run["setting"]: read_run(directory / "runs" / run["name"]) for run in facts["runs"]}
+    def statistics(self, directory: Path, study: StudyRecord, judged: str, metric: Metric) -> dict[str, Any]:
+        runs = {run.setting: read_run(directory / "runs" / run.name) for run in study.runs}
         losses: dict[float, dict[str, float]] = {}
-        for setting in facts["settings"]:
-            name, budget = setting["name"], setting["values"]["budget"]
-            losses.setdefault(budget, {})[name] = runs[name].scores(judged).number(metric.name)
+        for setting in study.settings:
+            loss = runs[setting.name].scores(judged).number(metric.name)
+            losses.setdefault(setting.values["budget"], {})[setting.name] = loss
         return {"lowest": {str(budget): min(known, key=lambda n: known[n]) for budget, known in losses.items()}}
 
     @classmethod
     def sections(cls, study: Study) -> Sequence[Section | None]:
-        lowest = study.statistics.get("lowest", {})
+        lowest = study.statistics.extra.get("lowest", {})
         rows = tuple(Row((budget, name)) for budget, name in lowest.items())
         table = Table("The lowest loss of each budget", (Column("FLOPs", numeric=True), Column("setting")), rows)
         return [section("budgets", "Budgets", [table if rows else None])]

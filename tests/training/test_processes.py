@@ -438,10 +438,10 @@ def test_processes_do_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_workers_and_clusters_are_refused_beside_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "join", lambda: Processes(0, 2))
-    with pytest.raises(RequestError, match=r"^--workers: torchrun's processes make one run after another"):
+    with pytest.raises(RequestError, match=r"^--workers cannot be combined with torchrun"):
         executor_for(None, 2, 4)
-    with pytest.raises(RequestError, match=r"^--on: torchrun's processes"):
+    with pytest.raises(RequestError, match=r"^--on cannot be combined with torchrun"):
         executor_for("ray", None, 4)
-    with pytest.raises(RequestError, match="torchrun's processes"):
+    with pytest.raises(RequestError, match="workers cannot be combined with torchrun"):
         list(in_processes(2)([], lambda *_: None))
     assert executor_for(None, None, 4).at_once == 1

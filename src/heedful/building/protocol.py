@@ -1,7 +1,7 @@
 """What a kind of model is: how a recipe asks for it, and how it is made."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from heedful.checkpoints.heads import NewHead
 from heedful.checkpoints.protocol import AnyCheckpoint
 from heedful.data.protocol import Data
 from heedful.nn.heads import HeadInput
-from heedful.recipes.schema import Recipe
+from heedful.recipes.schema import ModelTable, Recipe
 from heedful.storage.shared import SharedStore
 
 
@@ -45,8 +45,8 @@ class BuiltModel:
 
 
 class ModelKind(ABC):
-    KINDS: ClassVar[Mapping[str, Collection[str]]] = {}
-    """What model.kind may name, and the keys of [model] that mean something with each; none: a body with heads."""
+    Table: ClassVar[type[ModelTable]]
+    """Its keys in a recipe, [model]."""
     TUNINGS: ClassVar[tuple[str, ...]] = ()
     """The tunings that can train such a model; none are named: all."""
 

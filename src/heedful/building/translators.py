@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 
 from heedful.building.protocol import BuiltModel, ModelKind, Request
 from heedful.checkpoints.directory import read_model
@@ -24,7 +25,7 @@ from heedful.models.seq2seq.transformer import Seq2SeqTransformer
 from heedful.models.shape import Head, Shape
 from heedful.models.shape import contradiction as body_contradiction
 from heedful.models.transformer import Transformer
-from heedful.recipes.schema import ModelTable, Recipe
+from heedful.recipes.schema import Attention, ModelTable, Recipe, TokenizerTable
 from heedful.storage.directories import replace_directory
 from heedful.storage.shared import SharedStore
 from heedful.text.pairs import PairTokenizer, read_pair_tokenizer, train_pair_tokenizer
@@ -46,13 +47,85 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 """The keys of [model] that mean something with each."""
 
 
+Kind = Literal["encoder-decoder", "recurrent", "decoder-only", "bert-fused"]
+
+
+class TranslatorTable(ModelTable):
+    kind: Kind | None = None
+    """A model with random weights (by the run's seed); needs [tokenizer]. "encoder-decoder": the
+    transformer of "Attention Is All You Need"; "recurrent": recurrent networks with attention to the source;
+    "decoder-only": a language model that reads source and target as one text; "bert-fused": an encoder-decoder
+    whose layers also attend to the states of another model, `bert`. `layers`, `width`, `heads`, `inner`,
+    `positions`, `attention`, `position_kind` and `body_dropout` set its sizes and wiring."""
+    layers: int | None = Field(None, ge=1, le=1000)
+    """Number of layers. Default: 2, or 1 if it is recurrent."""
+    width: int | None = Field(None, ge=1, le=100_000)
+    """Width of the states, which the attention heads divide among them. Default: 64."""
+    heads: int | None = Field(None, ge=1, le=4096)
+    """Number of attention heads per layer. Default: 4."""
+    inner: int | None = Field(None, ge=1, le=1_000_000)
+    """Width inside the feed-forward networks. Default: 4 × `width`."""
+    positions: int | None = Field(None, ge=2, le=1_000_000)
+    """Maximum number of tokens in a text, which is the number of learned positions. Default:
+    512, or what training.max_length needs."""
+    attention: Attention | None = None
+    """Kind of self-attention. "dot-product"; "rotary": queries and keys are rotated by their positions; "relative":
+    a learned bias for each head and distance is added to the scores; "synthesizer-dense": each token computes its
+    weights for all positions from its own state; "synthesizer-random": a learned table of scores for each pair of
+    positions. Default: "dot-product"."""
+    position_kind: Literal["learned", "sinusoidal", "sinusoidal-halves", "none"] | None = None
+    """What is added to the token embeddings: a learned vector for each position; sines and cosines, alternating
+    ("sinusoidal") or all sines before all cosines ("sinusoidal-halves", as in Marian); or nothing. Default: "none"
+    with attention = "rotary" or "relative", otherwise "sinusoidal"."""
+    body_dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout everywhere in the body . Default: 0.1."""
+    norm: Literal["post", "pre"] | None = None
+    """Normalise the sum after each sublayer ("post", as in the paper) or the sublayer's input
+    ("pre", which trains without warm-up). Default: "pre"."""
+    tied: Literal["none", "output", "all"] | None = None
+    """Which token tables are shared: none; the target's embeddings with the output ("output"); or
+    also the source's ("all", which needs one vocabulary). Default: "all" with one vocabulary, otherwise "output"."""
+    embedding: int | None = Field(None, ge=1, le=100_000)
+    """For model.kind = "recurrent": width of the token embeddings. Default: `width`."""
+    cell: Literal["gru", "lstm"] | None = None
+    """For model.kind = "recurrent": type of cell. Default: "gru"."""
+    two_ways: bool | None = None
+    """For model.kind = "recurrent": whether the encoder reads the source in both directions. Default: true."""
+    decoder: Literal["bahdanau", "luong"] | None = None
+    """For model.kind = "recurrent": whether the decoder attends to the source before each step ("bahdanau"), or
+    after it and receives the result at the next step ("luong"). Default: "bahdanau"."""
+    score: Literal["additive", "dot", "scaled-dot"] | None = None
+    """For model.kind = "recurrent": how a decoder state is compared with source states. Default: "additive"."""
+    bert: str | None = None
+    """For model.kind = "bert-fused": the other model: directory, hub id, or name from `heedful models`. With
+    model.name, training starts from the translator of that name, as in the paper."""
+    bert_tuned: bool = False
+    """For model.kind = "bert-fused": whether the other model is trained too. If not, its states are computed once."""
+    drop_net: float | None = Field(None, ge=0, le=1)
+    """For model.kind = "bert-fused": during training, each of the two attentions is dropped with half this
+    probability. Default: 1, as in the paper."""
+
+    @property
+    def title(self) -> str:
+        """The name or the kind, and the model that it is fused with, if any."""
+        return str(self.name or self.kind) + (f" with {self.bert}" if self.bert else "")
+
+    @property
+    def drawn(self) -> bool:
+        return False
+
+    def other_models(self) -> tuple[str, ...]:
+        return (self.bert,) if self.bert else ()
+
+
 class Translators(ModelKind):
-    KINDS = KINDS
+    Table = TranslatorTable
     TUNINGS = ("full",)
 
     @staticmethod
     def check(recipe: Recipe) -> None:
-        table, tokenizer = recipe.model, recipe.tokenizer
+        table, tokenizer = translator_table(recipe), recipe.tokenizer
+        _check_keys(table, tokenizer)
         if table.name is not None and table.kind is not None:
             if table.kind != "bert-fused":
                 raise RequestError(
@@ -79,7 +152,8 @@ class Translators(ModelKind):
     @staticmethod
     def build(request: Request) -> BuiltModel:
         recipe, seed = request.recipe, request.seed
-        table = recipe.model.model_copy(update={"name": recipe.model.name_for(seed)})
+        table = translator_table(recipe)
+        table = table.model_copy(update={"name": table.name_for(seed)})
         if table.kind is None:
             return _from_directory(table)
         if table.name is not None:
@@ -87,7 +161,32 @@ class Translators(ModelKind):
         return _new_translator(request, table)
 
 
-def _from_directory(table: ModelTable) -> BuiltModel:
+def translator_table(recipe: Recipe) -> TranslatorTable:
+    """Return [model] of a recipe whose model is a translator."""
+    assert isinstance(recipe.model, TranslatorTable)
+    return recipe.model
+
+
+def _check_keys(model: TranslatorTable, tokenizer: TokenizerTable | None) -> None:
+    """Refuse keys that mean nothing with this kind, or contradict each other."""
+    if model.kind is None and model.name is None:
+        raise RequestError(f"[model] needs kind ({', '.join(map(repr, KINDS))}), or name, a model to go on from.")
+    used = {"name", "revision", *(() if model.kind is None else ("kind", *KINDS[model.kind]))}
+    for key, field in TranslatorTable.model_fields.items():
+        if key not in used and getattr(model, key) != field.default:
+            what = f"model.name = {model.name!r}" if model.kind is None else f'model.kind = "{model.kind}"'
+            raise RequestError(f"model.{key} means nothing with {what}; leave it out.")
+    if model.name is not None and tokenizer is not None:
+        raise RequestError(f"[tokenizer] goes with random weights; {model.name} brings its own.")
+    if model.name is None and (tokenizer is None or (tokenizer.name is None) == (tokenizer.kind is None)):
+        raise RequestError(f'model.kind = "{model.kind}" needs [tokenizer] with either name or kind.')
+    if model.name is None and model.revision is not None:
+        raise RequestError("model.revision goes with model.name.")
+    if tokenizer is not None and not tokenizer.joint and tokenizer.kind is None:
+        raise RequestError("tokenizer.joint goes with tokenizer.kind; a tokenizer that has a name is what it is.")
+
+
+def _from_directory(table: TranslatorTable) -> BuiltModel:
     assert table.name is not None  # the recipe was refused otherwise
     directory = _directory_of(table.name, table.revision)
     origin = fingerprint(directory)
@@ -96,7 +195,7 @@ def _from_directory(table: ModelTable) -> BuiltModel:
     return BuiltModel(read_translator(directory), table.name, origin, cache_key)
 
 
-def _new_translator(request: Request, table: ModelTable) -> BuiltModel:
+def _new_translator(request: Request, table: TranslatorTable) -> BuiltModel:
     recipe, seed, data = request.recipe, request.seed, request.data
     assert isinstance(data, ParallelData)
     assert table.kind is not None
@@ -130,7 +229,7 @@ def _directory_of(name: str, revision: str | None) -> Path:
     return directory
 
 
-def _fused_with_a_translator(table: ModelTable, seed: int) -> BuiltModel:
+def _fused_with_a_translator(table: TranslatorTable, seed: int) -> BuiltModel:
     """Begin as the paper does: with a translator that was trained alone, and fresh weights for what is beside it."""
     assert table.name is not None
     directory = _directory_of(table.name, table.revision)
@@ -147,7 +246,7 @@ def _fused_with_a_translator(table: ModelTable, seed: int) -> BuiltModel:
     return BuiltModel(checkpoint, f"{table.name} with {table.bert}", origin, {"bert": made_from}, made_from)
 
 
-def _fuse(table: ModelTable, translator: Seq2SeqShape) -> tuple[BertFusedSeq2Seq, Tokenizer, dict[str, str]]:
+def _fuse(table: TranslatorTable, translator: Seq2SeqShape) -> tuple[BertFusedSeq2Seq, Tokenizer, dict[str, str]]:
     """Return the model with the other body in it, that body's tokenizer, and its fingerprint."""
     assert table.bert is not None  # the recipe was refused otherwise
     directory = find(table.bert)
@@ -174,7 +273,7 @@ def _checked(shape: Any) -> Any:
     return shape
 
 
-def _transformer_shape(table: ModelTable, tokenizers: PairTokenizer, longest: int) -> Seq2SeqShape:
+def _transformer_shape(table: TranslatorTable, tokenizers: PairTokenizer, longest: int) -> Seq2SeqShape:
     width = table.width or WIDTH
     shape = transformer_shape(
         tokenizers.source.size,
@@ -195,13 +294,13 @@ def _transformer_shape(table: ModelTable, tokenizers: PairTokenizer, longest: in
     )
 
 
-def _wired(body: Shape, table: ModelTable) -> Shape:
+def _wired(body: Shape, table: TranslatorTable) -> Shape:
     attention = table.attention or body.attention
     kind = "none" if ATTENTION_KINDS[attention].replaces_positions else body.position_kind
     return replace(body, attention=attention, position_kind=table.position_kind or kind)
 
 
-def _decoder_shape(table: ModelTable, tokenizers: PairTokenizer, longest: int) -> Shape:
+def _decoder_shape(table: TranslatorTable, tokenizers: PairTokenizer, longest: int) -> Shape:
     """Return the decoder of the transformer without anything to look at."""
     if not tokenizers.shared:
         raise RequestError(
@@ -213,7 +312,7 @@ def _decoder_shape(table: ModelTable, tokenizers: PairTokenizer, longest: int) -
     return _checked(replace(shape, memory_width=None, positions=positions))  # type: ignore[no-any-return]
 
 
-def _recurrent_shape(table: ModelTable, tokenizers: PairTokenizer) -> RecurrentShape:
+def _recurrent_shape(table: TranslatorTable, tokenizers: PairTokenizer) -> RecurrentShape:
     width = table.width or WIDTH
     return RecurrentShape(
         tokenizers.source.size,

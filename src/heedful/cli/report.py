@@ -22,7 +22,10 @@ def report(
     from heedful.report.study import write_reports
     from heedful.storage.runs import kind_of
 
-    {"run": write_run_report, "study": write_reports}[kind_of(directory)](directory)
+    if kind_of(directory) == "study":
+        write_reports(directory)
+    else:
+        write_run_report(directory)
     for name in ("report.html", "report.md"):
         print(directory / name)
     if tensorboard is not None:

@@ -11,6 +11,7 @@ from heedful.cli.show import Header
 from heedful.errors import RequestError
 
 if TYPE_CHECKING:
+    from heedful.storage.study_record import StudyRecord
     from heedful.studies.parts import StudyPlan
 
 Out = Annotated[
@@ -175,6 +176,8 @@ def _until_decided(plan: "StudyPlan", wanted: bool, difference: float | None, ma
         return plan
     if plan.kind.name == "curve":
         raise RequestError("--until-decided and --curve cannot be combined. Remove one of them.")
+    if not plan.kind.chooses:
+        raise RequestError(f'--until-decided: a study of kind "{plan.kind.name}" chooses no setting. Remove it.')
     until = Until(difference) if max_seeds is None else Until(difference, max_seeds)
     if difference is not None and difference <= 0:
         raise RequestError(f"--difference {difference:g}: must be above 0.")
@@ -206,25 +209,22 @@ def _run_and_report(plan: "StudyPlan", directory: Path, workers: int | None = No
     command = shlex.join(["heedful", *sys.argv[1:]])
     executor = executor_for(on, workers, len(plan.settings) * len(plan.seeds))
     study = run_study(plan, directory, command=command, **executor._asdict())
-    write_reports(directory)
+    written = write_reports(directory)
     dismiss(directory)
-    _print_searched(study)
-    print("\n" + "\n".join(closing_lines(directory)))
+    _print_searched(written.record)
+    print("\n" + "\n".join(closing_lines(written)))
     print(f"\nreport  {directory / 'report.html'}")
     raise_failures(study)
 
 
-def _print_searched(study: dict[str, Any]) -> None:
-    from heedful.studies.table import printed, tried_and_chosen
+def _print_searched(study: "StudyRecord") -> None:
+    from heedful.studies.table import printed
 
-    final = {s["name"] for s in study.get("final_settings", [])}
-    searched = [row for row in study["table"] if final and row["setting"] not in final and not row.get("baseline")]
-    if searched:
-        headings, cells = printed(searched)
-        best = tried_and_chosen(study)
+    if study.tried:
+        headings, cells = printed([row.written for row in study.tried])
         widths = [max(len(line[i]) for line in [headings, *cells]) for i in range(len(headings))]
         print()
         for line in [headings, *cells]:
-            mark = " *" if line[0] in best else ""
+            mark = " *" if line[0] in study.tried_and_chosen else ""
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + mark)
         print("* best on dev: run again with new seeds, then tested")

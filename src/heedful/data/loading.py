@@ -6,18 +6,15 @@ from typing import Any
 from heedful.data.examples import Dataset, Examples, load_dataset
 from heedful.data.records import Aligned
 from heedful.data.translations import load_pairs
-from heedful.recipes.schema import DataTable, SourceTable
+from heedful.recipes.schema import RowsTable
 from heedful.storage.shared import SharedStore
 from heedful.streams import shuffled
 
-_OF_PAIRS = {
-    *("name", "train", "dev", "test", "source", "target", "header", "quotes", "split_seed", "dev_share", "test_share"),
-    *("options", "max_source", "max_target", "max_ratio", "deduplicate"),
-}
-"""The keys of [data] that say which pairs there are."""
+_OF_TRAINING = {"limit", "fraction", "redraw"}
+"""The keys of [data] that say which of the rows are trained on."""
 
 
-def load_data(table: DataTable, seed: int, store: SharedStore) -> Dataset:
+def load_data(table: RowsTable, seed: int, store: SharedStore) -> Dataset:
     """`seed`, a run's, matters for rows that are drawn anew for each."""
     whole = whole_data(table, store)
     rows = table.limit or max(1, round((table.fraction or 1) * len(whole.train)))
@@ -28,16 +25,15 @@ def load_data(table: DataTable, seed: int, store: SharedStore) -> Dataset:
     return replace(whole, train=whole.train.take(sorted(order[:rows].tolist())), notes=[*whole.notes, note])
 
 
-def whole_data(table: DataTable, store: SharedStore) -> Dataset:
+def whole_data(table: RowsTable, store: SharedStore) -> Dataset:
     """With all training rows, as they were when somebody first asked this store for them."""
-    unread = {"limit", "fraction", "redraw"}
-    keys = table.model_dump(mode="json", include=SourceTable.model_fields.keys() - unread)
+    keys = table.model_dump(mode="json", exclude=_OF_TRAINING)
     return _unpacked(store.json({"data": keys}, "data", lambda: asdict(load_dataset(**keys))))
 
 
-def load_aligned(table: DataTable, seed: int, store: SharedStore) -> Aligned:
+def load_aligned(table: RowsTable, seed: int, store: SharedStore) -> Aligned:
     """Texts and their translations, as many training pairs as the table says; `seed` as for `load_data`."""
-    keys = table.model_dump(mode="json", include=_OF_PAIRS)
+    keys = table.model_dump(mode="json", exclude=_OF_TRAINING)
     whole = Aligned.unpacked(store.json({"pairs": keys}, "data", lambda: load_pairs(**keys).packed()))
     train = whole.splits["train"]
     count = table.limit or max(1, round((table.fraction or 1) * len(train)))

@@ -2,24 +2,25 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from heedful.errors import RequestError
-from heedful.recipes.schema import Recipe
+from heedful.recipes.schema import DataTable, Recipe
 from heedful.storage.shared import SharedStore
 
 
 class Data(ABC):
     """The data of a run. A kind of data is a class of its own, which an objective names."""
 
+    Table: ClassVar[type[DataTable]]
+    """Its keys in a recipe, [data]: each with a default."""
     COLUMNS: ClassVar[bool] = False
     """Whether they are tables with columns of texts and labels, which may be guessed."""
-    TASKS: ClassVar[bool] = False
-    """Whether they are several sets, in [[data.tasks]]."""
-    CORPUS: ClassVar[Literal["none", "all", "beside"]] = "none"
-    """Whether running text, in data.corpus, is all of the data, or may accompany them."""
-    PAIRS: ClassVar[bool] = False
-    """Whether they are texts and their translations, in data.source and data.target."""
+
+    @staticmethod
+    def instead(key: str) -> str:
+        """Return what to do with a key that belongs to another kind of data."""
+        return "leave it out"
 
     @staticmethod  # noqa: B027 (not every kind has something to refuse)
     def check(recipe: Recipe) -> None:

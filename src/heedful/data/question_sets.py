@@ -7,13 +7,33 @@ from typing import Any, Self
 from heedful.data.protocol import Data
 from heedful.data.questions import load_questions
 from heedful.data.records import Questions
-from heedful.data.running_text import RunningText
+from heedful.data.running_text import CorpusTable, RunningText
 from heedful.errors import RequestError
 from heedful.recipes.schema import DataTable, Recipe
 from heedful.storage.shared import SharedStore
 
 
-def questions_of(table: DataTable) -> dict[str, Any]:
+class QuestionTable(CorpusTable):
+    name: str | None = None
+    """Named data set from `heedful data`. Use either this or `train`."""
+    train: str | None = None
+    """Training file of questions and answers: CSV, TSV, JSONL or Parquet."""
+    text: str | None = None
+    """Column with the question. Default: the first."""
+    label: str | None = None
+    """Column with the answer. Default: the second."""
+    header: bool | None = None
+    """Whether the first line of a CSV or TSV file contains column names. If not, the columns are called "column 1",
+    "column 2" and so on. Default: detect."""
+    quotes: bool | None = None
+    """Whether quotation marks enclose cells; if not, they are ordinary characters. Default: true for CSV; for TSV
+    only if the whole file is quoted."""
+
+    def files(self, name: str) -> list[str]:
+        return self.corpora if name == "corpus" else DataTable.files(self, name)
+
+
+def questions_of(table: QuestionTable) -> dict[str, Any]:
     """Return the [data] of a recipe in the words of `load_questions`."""
     files = {split: file for split in ("train", "dev", "test") if (file := getattr(table, split)) is not None}
     columns = {"question": table.text, "answer": table.label, "header": table.header, "quotes": table.quotes}
@@ -22,7 +42,7 @@ def questions_of(table: DataTable) -> dict[str, Any]:
 
 
 class QuestionData(Data):
-    CORPUS = "beside"
+    Table = QuestionTable
 
     def __init__(
         self,
@@ -35,9 +55,16 @@ class QuestionData(Data):
         """`text`: what is read beside the questions."""
         self.name, self.splits, self.text, self.notes, self.is_sample = name, dict(splits), text, list(notes), is_sample
 
+    @staticmethod
+    def check(recipe: Recipe) -> None:
+        assert isinstance(recipe.data, QuestionTable)
+        if recipe.data.name is not None and recipe.data.train is not None:
+            raise RequestError("[data] needs either name or train, not both.")
+
     @classmethod
     def read(cls, recipe: Recipe, seed: int, store: SharedStore) -> Self:
         table = recipe.data
+        assert isinstance(table, QuestionTable)
         asked = questions_of(table)
 
         def load() -> dict[str, Any]:

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+from pydantic import Field
 
 from heedful.data.corpus.documents import Source, all_documents, refuse_no_text
 from heedful.data.corpus.finding import find_sources, refuse_unused
@@ -20,19 +22,53 @@ _SAMPLE = 300_000  # characters of each file, to time a step with
 _TOKEN, _GZIPPED = 4.5, 2.6  # bytes of a token, and of a byte of compressed text, as English has them
 
 
+class CorpusTable(DataTable):
+    corpus: str | list[str] | None = None
+    """For objectives that learn from running text: one or several files of text (may be gzipped), JSONL or Parquet;
+    a name from `heedful data`; "hub:OWNER/REPOSITORY/FILE"; or a directory written by `heedful data shard`. `dev`
+    and `test` may name such files too. Without `dev`, the share `dev_share` of the documents is held out."""
+    separator: str = "auto"
+    """What a document of a corpus is: a "line"; a block between empty lines ("blank-line"); a whole "file"; or a
+    block between lines with exactly this text, such as "<|endoftext|>". Default: detect. A row of JSONL or Parquet
+    is always a document."""
+    deduplicate: bool = False
+    """Whether to keep only the first of documents that are equal except for case and white
+    space."""
+    dev: str | None = None
+    """Held-out file for choosing a model. Default: the share `dev_share` of the documents."""
+    test: str | None = None
+    """Test file for the reported score."""
+    text: str | None = None
+    """Column with the text, of JSONL or Parquet."""
+    dev_share: float = Field(0.1, gt=0, lt=0.9)
+    """Share of the documents that becomes dev if there is no dev file."""
+    split_seed: int = 0
+    """Random seed of the splits. It is the same for all seeds of a study, so that all runs see the same rows."""
+
+    @property
+    def corpora(self) -> list[str]:
+        """The names in `corpus`."""
+        return [self.corpus] if isinstance(self.corpus, str) else list(self.corpus or [])
+
+    def files(self, name: str) -> list[str]:
+        return self.corpora if name == "train" else super().files(name)
+
+
 class RunningText(Data):
     """The text that a recipe names; `inputs/corpora.py` opens it with a tokenizer."""
 
-    CORPUS = "all"
+    Table: ClassVar[type[DataTable]] = CorpusTable
 
-    def __init__(self, table: DataTable, store: SharedStore, room: int = 1, most_evaluated: int | None = None) -> None:
+    def __init__(
+        self, table: CorpusTable, store: SharedStore, room: int = 1, most_evaluated: int | None = None
+    ) -> None:
         """`room`: how many tokens a row has, about; `most_evaluated`: the most rows of a held-out set that are
         evaluated."""
         self.table, self.room, self.most_evaluated = table, room, most_evaluated
         named = {"train": table.corpora, **{key: [v] for key in ("dev", "test") if (v := getattr(table, key))}}
         self.prepared = {name: _prepared(names) for name, names in named.items()}
         for key in ("separator", "text", "deduplicate"):
-            if self.prepared["train"] is not None and getattr(table, key) != DataTable.model_fields[key].default:
+            if self.prepared["train"] is not None and getattr(table, key) != CorpusTable.model_fields[key].default:
                 raise RequestError(
                     f"data.{key}: {table.corpora[0]} is a corpus that is made already; say it to `heedful data shard`."
                 )
@@ -54,8 +90,18 @@ class RunningText(Data):
     def name(self) -> str:
         return " and ".join(Path(name).name for name in self.table.corpora)
 
+    @staticmethod
+    def check(recipe: Recipe) -> None:
+        assert isinstance(recipe.data, CorpusTable)
+        if not recipe.data.corpora:
+            raise RequestError(
+                f'data.corpus is missing: objective.kind = "{recipe.objective.kind}" learns from running text; name '
+                "files."
+            )
+
     @classmethod
     def read(cls, recipe: Recipe, seed: int, store: SharedStore) -> Self:
+        assert isinstance(recipe.data, CorpusTable)
         most = getattr(recipe.objective, "judged_rows", None)
         return cls(recipe.data, store, recipe.training.max_length, most)
 

@@ -1,19 +1,21 @@
 """Several labelled sets, one for each task."""
 
 import difflib
-import hashlib
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
-from heedful.data.labelled import LabelledData
+from pydantic import Field
+
+from heedful.data.labelled import LabelledData, LabelledTable
 from heedful.data.loading import load_data
 from heedful.data.protocol import Data
 from heedful.errors import RequestError
-from heedful.recipes.schema import Recipe, TaskTable
+from heedful.recipes.schema import DataTable, Recipe
+from heedful.storage.hashing import sha256_of_json
 from heedful.storage.shared import SharedStore
 
 SPLITS = ("dev", "test")
@@ -21,8 +23,42 @@ _NAME = re.compile(r"\w[\w-]{0,39}")
 _STRIDE = 10**8  # more than a data set has rows
 
 
+class TaskTable(LabelledTable):
+    """The data set of one of several tasks: the keys of [data] for one set, and these."""
+
+    task: str | None = None
+    """Name of the task and its head. Default: the name of the data set, or of the train file without its ending."""
+    metric: str = "auto"
+    """Metric of this task, such as "matthews"; only metrics for which higher is better. Default: accuracy for
+    classes, the Pearson correlation for scores."""
+
+    @property
+    def title(self) -> str:
+        """The name of the task."""
+        return self.task or self.name or Path(self.train or "").name.split(".")[0]
+
+    def source(self) -> LabelledTable:
+        """Return its data as the [data] of a recipe with one task."""
+        return LabelledTable(**{key: getattr(self, key) for key in LabelledTable.model_fields})
+
+
+class TasksTable(DataTable):
+    tasks: list[TaskTable] = Field([])
+    """For objective.kind = "multi-task": a table [[data.tasks]] for each task, with the keys of [data] for one data set
+    and `task`, its name. [data] itself then has no other key."""
+
+    @property
+    def redrawn(self) -> bool:
+        return any(task.redraw for task in self.tasks)
+
+    def files(self, name: str) -> list[str]:
+        split, _, task = name.partition("-")
+        table = next((one for one in self.tasks if one.title == task), None)
+        return [] if table is None else table.files(split)
+
+
 class TaskData(Data):
-    TASKS = True
+    Table = TasksTable
 
     def __init__(self, tasks: Mapping[str, LabelledData], trained: Iterable[str], sequential: bool) -> None:
         """`trained`: the tasks that are trained, of all that are evaluated; `sequential`: one after another."""
@@ -31,21 +67,26 @@ class TaskData(Data):
 
     @staticmethod
     def check(recipe: Recipe) -> None:
-        titles = [_checked_name(i, task) for i, task in enumerate(recipe.data.tasks)]
+        table = tasks_of(recipe)
+        if not table:
+            raise RequestError("data.tasks is missing or empty: name the data of each task in a table [[data.tasks]].")
+        for i, task in enumerate(table):
+            task.refuse_two_sources(f"data.tasks.{i}")
+        titles = [_checked_name(i, task) for i, task in enumerate(table)]
         twice = next((task for task in titles if titles.count(task) > 1), None)
         if twice is not None:
             raise RequestError(f'data.tasks: two are called {twice!r}; give each a name of its own, task = "…".')
-        for task, table in zip(titles, recipe.data.tasks, strict=True):
-            with about_task(task):
-                LabelledData.check(task_recipe(recipe, table))
+        for title, task in zip(titles, table, strict=True):
+            with about_task(title):
+                LabelledData.check(task_recipe(recipe, task))
 
     @classmethod
     def read(cls, recipe: Recipe, seed: int, store: SharedStore) -> Self:
-        tasks, pairs = {}, recipe.model.pairs
-        for table in recipe.data.tasks:
+        tasks, pairs = {}, getattr(recipe.model, "pairs", None)
+        for table in tasks_of(recipe):
             with about_task(table.title):
                 own = task_recipe(recipe, table)
-                if pairs is not None and load_data(own.data, seed, store).train.pairs is None:
+                if pairs is not None and load_data(table.source(), seed, store).train.pairs is None:
                     own = own.model_copy(update={"model": own.model.model_copy(update={"pairs": None})})
                 tasks[table.title] = LabelledData.read(own, seed, store)
         if pairs is not None and not any(data.has_pairs for data in tasks.values()):
@@ -53,10 +94,14 @@ class TaskData(Data):
         trained = getattr(recipe.objective, "train_on", None) or tasks
         return cls(tasks, trained, getattr(recipe.objective, "sampling", "") == "in-turn")
 
+    @staticmethod
+    def instead(key: str) -> str:
+        return "put it into the table of each task, [[data.tasks]]"
+
     def describe(self) -> dict[str, Any]:
         each = {task: data.describe() for task, data in self.tasks.items()}
         prints = {split: {t: d["fingerprints"].get(split) for t, d in each.items()} for split in ("train", *SPLITS)}
-        fingerprints = {split: hashlib.sha256(json.dumps(of).encode()).hexdigest() for split, of in prints.items()}
+        fingerprints = {split: sha256_of_json(of) for split, of in prints.items()}
         fingerprints |= {f"{split}-{t}": p for split, of in prints.items() for t, p in of.items() if p is not None}
         sizes = {"train": sum(each[task]["sizes"]["train"] for task in self.trained)}
         sizes |= {s: sum(each[t]["sizes"][s] for t in of) for s in SPLITS if (of := self.scored(s))}
@@ -109,6 +154,12 @@ class TaskData(Data):
         """Return a sample of the task with the most rows."""
         largest = max(self.trained, key=lambda task: len(self.tasks[task].dataset.train))
         return type(self)({largest: self.tasks[largest].sample(rows)}, [largest], False)
+
+
+def tasks_of(recipe: Recipe) -> list[TaskTable]:
+    """Return the tables of a recipe's tasks."""
+    assert isinstance(recipe.data, TasksTable)
+    return recipe.data.tasks
 
 
 @contextmanager

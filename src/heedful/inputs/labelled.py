@@ -28,6 +28,7 @@ from heedful.inputs.step_rows import EpochRows, padding_share
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
 from heedful.nn.heads import ONE_STATE
+from heedful.recipes.schema import RowsTable
 
 HEAD = "classify"
 """What a head is called where it is the only task."""
@@ -68,6 +69,7 @@ class LabelledInputs(Inputs[LabelledData]):
         self.items: dict[str, Sequence[Item]] = {}
         chunked, segments = table.long_texts == "chunk", shape.segments > 1
         keys, head = setup.recipe.data, checkpoint.transformer.head_shapes[task]
+        assert isinstance(keys, RowsTable)
         rows = [keys.limit, keys.fraction, setup.seed if keys.redraw else None]
         for name, e in data.splits.items():
             key = {**self._cache_key(setup), "rows": rows if name == "train" else None}

@@ -3,7 +3,6 @@
 Letters: b pairs, t target tokens, n target tokens of all pairs, v tokens in the target's vocabulary.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from heedful.models.seq2seq.bert_fused import BertFusedSeq2Seq, BertFusedSource
 from heedful.models.seq2seq.flops import bert_fused_flops, decoder_only_flops, recurrent_flops, transformer_flops
 from heedful.models.seq2seq.shape import BertFusedShape, RecurrentShape, Seq2SeqShape
 from heedful.models.shape import Shape
+from heedful.storage.hashing import sha256_of_json
 from heedful.storage.shared import SharedStore
 from heedful.text.tokenizer import Tokens
 
@@ -167,7 +167,7 @@ class Batcher:
             return 0.0
         arrays = {}
         for name, rows in self.sets.items():
-            ids = hashlib.sha256(json.dumps([text.chunks for text in rows.bert]).encode()).hexdigest()
+            ids = sha256_of_json([text.chunks for text in rows.bert])
             key = {"states": [dict(model_key), ids, str(device), torch.get_num_threads()]}
             with store.place(key) as folder:
                 if not (folder / "features.npy").exists():

@@ -156,7 +156,7 @@ class WordInputs(Inputs[RunningText]):
 
     def _fill_table(self, checkpoint: Checkpoint, tokenizer: Tokenizer, setup: Setup) -> None:
         """Begin with what stands near what in the training text."""
-        data, reach, shape = setup.recipe.data, self.words_table.neighbours, checkpoint.transformer.shape
+        data, reach, shape = self.data.table, self.words_table.neighbours, checkpoint.transformer.shape
         if shape.vocabulary <= shape.width:
             raise RequestError(
                 f"objective.neighbours needs more tokens than the model's width of {shape.width}, and the tokenizer "

@@ -3,14 +3,13 @@
 A mirror is made afterwards, so that it is the same wherever the runs happened and however often they were stopped.
 """
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError
 from heedful.report.facts.points import dotted
+from heedful.storage.hashing import sha256_of_json
 from heedful.storage.runs import Run, begun, kind_of, read_run, read_study, study_of
 
 EXTRA = "install heedful[track]"
@@ -41,7 +40,7 @@ class Mirrored:
         if m.processes != 1:
             facts["processes"] = m.processes
         facts |= {"data": m.data.fingerprints, "model": m.model.fingerprint}
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        return sha256_of_json(facts, sort_keys=True)[:16]
 
 
 def mirrored(directory: Path) -> list[Mirrored]:
@@ -51,7 +50,7 @@ def mirrored(directory: Path) -> list[Mirrored]:
         run, above = read_run(directory), study_of(place)
         return [Mirrored(run, place.name, above.name if above else None, _setting(place.name), _state(run))]
     runs = [
-        Mirrored(run, run.directory.name, place.name, str(entry.get("setting", "")), _state(run, entry.get("state")))
+        Mirrored(run, run.directory.name, place.name, entry.setting, _state(run, entry.state))
         for entry, run in begun(read_study(directory))
     ]
     if not runs:
@@ -63,5 +62,5 @@ def _setting(name: str) -> str:
     return name.rpartition("-seed")[0]
 
 
-def _state(run: Run, in_study: Any = None) -> str:
+def _state(run: Run, in_study: str = "") -> str:
     return "done" if run.done else "failed" if in_study == "failed" else "running"

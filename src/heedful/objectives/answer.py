@@ -12,7 +12,7 @@ from pydantic import Field
 
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
-from heedful.data.question_sets import QuestionData
+from heedful.data.question_sets import QuestionData, QuestionTable
 from heedful.errors import RequestError
 from heedful.evaluators.answers import AnswerEvaluator
 from heedful.inference.questions import ANSWER_TOKENS
@@ -29,21 +29,21 @@ from heedful.streams import in_parts
 
 class AnswerTable(ObjectiveTable):
     kind: Literal["answer"] = "answer"
-    """Questions are answered in words; `data` has them in two columns, and may name a corpus to be read beside them."""
+    """Answer questions. `data` contains them in two columns, and may name a corpus to read too."""
     reading: float = Field(0.75, ge=0, lt=1)
-    """With a corpus: the share of a step's rows that are text and not questions."""
+    """With a corpus: share of the rows of a step that are text instead of questions."""
     windows: bool = True
-    """Whether a document is read as its subject (its first sentence) and a random window of what follows, so that the
-    model must know what belongs to the subject from anywhere; else always from its beginning."""
+    """Whether to read a document as its subject (its first sentence) and a random window of the rest, so that the
+    model must know from anywhere what belongs to the subject. If not, it is always read from its beginning."""
     whole: float = Field(0.4, ge=0, le=1)
-    """Of the documents that are read in windows, the share that is read whole."""
+    """Share of the documents read in windows that is read completely."""
     subject_first: bool = True
-    """Whether what follows the subject is asked for, and not the subject."""
+    """Whether to train on what follows the subject, and not on the subject."""
     recall: bool = False
-    """With a corpus: whether the model says the document on the subject of a question, from memory, before it answers.
-    It learns that from the training questions that name a subject."""
+    """With a corpus: whether the model writes the document about the subject of a question from memory before it
+    answers. It learns that from the training questions that name a subject."""
     answer_tokens: int = Field(ANSWER_TOKENS, ge=1)
-    """The longest answer that is waited for."""
+    """Maximum length of an answer, in tokens."""
 
 
 class Answer(Objective):
@@ -60,10 +60,10 @@ class Answer(Objective):
     def check(recipe: Recipe) -> None:
         if recipe.training.batch_tokens is not None:
             raise RequestError('training.batch_tokens means nothing with objective.kind = "answer"; use batch_size.')
-        if recipe.data.corpora and recipe.training.batch_size < 2:
+        if _corpora(recipe) and recipe.training.batch_size < 2:
             raise RequestError("training.batch_size = 1 has no room for text beside a question; raise it.")
         assert isinstance(recipe.objective, AnswerTable)
-        if recipe.objective.recall and not recipe.data.corpora:
+        if recipe.objective.recall and not _corpora(recipe):
             raise RequestError("objective.recall = true needs text that can be recalled; name it in data.corpus.")
 
     def heads(self, default: HeadInput) -> Mapping[str, NewHead]:
@@ -99,3 +99,8 @@ class Answer(Objective):
 
 
 OBJECTIVE = Answer
+
+
+def _corpora(recipe: Recipe) -> list[str]:
+    assert isinstance(recipe.data, QuestionTable)
+    return recipe.data.corpora

@@ -27,7 +27,7 @@ LANGUAGE_MODEL = NewHead(
 
 class CausalTable(WordsTable):
     kind: Literal["causal"] = "causal"
-    """The next token of running text is asked for, everywhere."""
+    """Predict the next token of running text, everywhere."""
 
 
 class CausalInputs(WordInputs):

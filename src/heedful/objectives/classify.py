@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from heedful.building.body import body_table
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
 from heedful.data.labelled import LabelledData
@@ -32,11 +33,11 @@ class ClassifyTable(ObjectiveTable):
     CONVEX: ClassVar[bool] = True
 
     kind: Literal["classify"] = "classify"
-    """Give a text, or a pair of texts, one of several classes, or a score."""
+    """Predict one of several classes, or a score, for a text or a pair of texts."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
-    """Share of the target that is spread over all classes."""
+    """Share of the target probability that is spread over all classes."""
     class_weights: Literal["none", "balanced"] = "none"
-    """"balanced" weighs each class by the inverse of its frequency in train."""
+    """Weights of the classes in the loss: "balanced" uses the inverse of their frequency in train."""
 
 
 class Classify(Objective):
@@ -64,7 +65,7 @@ class Classify(Objective):
         return target_of(data.dataset.kind, data.dataset.labels)
 
     def heads(self, default: HeadInput) -> Mapping[str, NewHead]:
-        table, training = self.recipe.model, self.recipe.training
+        table, training = body_table(self.recipe), self.recipe.training
         reads = default.reads
         if table.recurrent is not None:
             reads = "every"

@@ -39,20 +39,20 @@ PAIRS = "next-sentence"
 
 class MaskTable(WordsTable):
     kind: Literal["mask"] = "mask"
-    """Words of running text are hidden and asked for, as in BERT's pretraining."""
+    """Predict hidden words of running text, as in BERT's pretraining."""
     share: float = Field(0.15, gt=0, lt=1)
-    """Of the tokens of a row, the share that is asked for: 80 % of them become [MASK], 10 % a random token, and 10 %
-    stay. Which, is drawn anew in every epoch."""
+    """Share of the tokens of a row to predict: 80% of them become [MASK], 10% a random token, and 10% stay. They
+    are sampled again in every epoch."""
     subsample: float | None = Field(None, gt=0, lt=1)
-    """In training, tokens that are more than this share of the corpus, such as 1e-3, are chosen less often than others,
-    by the square root of how much more they are (word2vec's subsampling): less is asked about commas and "the", and
-    more about words that say what a text is about. What is judged is chosen evenly. With `whole_words` a word counts as
-    its first token does."""
+    """In training, select tokens less often if they are more than this share of the corpus, such as 1e-3: by the
+    square root of the ratio (word2vec's subsampling). Commas and "the" are predicted less often, words with content
+    more often. Evaluation selects all tokens equally. With `whole_words`, a word counts like its first token."""
     whole_words: bool = False
-    """Whether all pieces of a word are hidden together."""
+    """Whether to hide all tokens of a word together."""
     next_sentence: bool = True
-    """Whether rows are pairs of texts, half of which follow each other, while of the others the second is from another
-    document, and the model is asked which. Models without segments, such as RoBERTa, have no head for it."""
+    """Whether rows are pairs of texts, and the model also predicts whether the second follows the first. In half of
+    the pairs it does; in the others it is from a different document. Models without segments, such as RoBERTa, have
+    no head for it."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from heedful.checkpoints.directory import Checkpoint
 from heedful.checkpoints.heads import NewHead
-from heedful.data.task_sets import TaskData, about_task, refuse_unknown_tasks, task_recipe
+from heedful.data.task_sets import TaskData, about_task, refuse_unknown_tasks, task_recipe, tasks_of
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import METRICS
 from heedful.evaluators.tasks import TaskEvaluator
@@ -29,17 +29,19 @@ from heedful.recipes.schema import ObjectiveTable, Recipe
 
 class MultiTaskTable(ObjectiveTable):
     kind: Literal["multi-task"] = "multi-task"
-    """Several data sets, [[data.tasks]]: one body, a classification head for each."""
+    """Train several data sets, [[data.tasks]], with one body and a classification head for each."""
     sampling: Literal["uniform", "proportional", "square-root", "annealed", "in-turn"] = "square-root"
-    """Which task a step asks. All alike; by their training rows; by the root of these; "annealed", by their rows to a
-    power that falls from 1 in the first epoch to 0.2 in the last (Stickland and Murray, 2019), or where training.steps
-    says how long to train, in a line from the first step to the last. An epoch has as many steps as the training rows
-    of all tasks make. Or "in-turn": one task after another, each for training.epochs epochs (or training.steps steps),
-    with its own rise and fall of the learning rate, a fresh optimiser, and its own best mark on dev."""
+    """How the task of a step is sampled: uniformly; in proportion to the number of training rows; to its square
+    root; "annealed": to a power of it that falls from 1 in the first epoch to 0.2 in the last (Stickland and
+    Murray, 2019), or linearly from the first step to the last with training.steps. An epoch has as many steps as
+    the training rows of all tasks need. Or "in-turn": one task after another, each for training.epochs epochs (or
+    training.steps steps), with its own learning-rate schedule, a new optimiser, and its own best evaluation step on
+    dev."""
     weights: dict[str, Annotated[float, Field(gt=0)]] = Field({})
-    """By what the loss of a task is multiplied, such as {rte = 2.0}. Default: 1."""
+    """Factor of each task's loss, such as {rte = 2.0}. Default: 1."""
     train_on: list[str] | None = Field(None, min_length=1)
-    """Train these tasks alone, in this order if in turn; all are judged. Default: all, in the order of data.tasks."""
+    """Train only these tasks, in this order if in turn; all tasks are evaluated. Default: all, in the order of
+    data.tasks."""
 
 
 class MultiTask(Objective):
@@ -51,7 +53,7 @@ class MultiTask(Objective):
         table = recipe.objective
         assert isinstance(table, MultiTaskTable)
         self.recipe, self.data, self.table = recipe, data, table
-        tables = {one.title: one for one in recipe.data.tasks}
+        tables = {one.title: one for one in tasks_of(recipe)}
         self.named = {task: tables[task].metric for task in data.tasks}
         self.tasks = {}
         for task, own in data.tasks.items():
@@ -62,7 +64,7 @@ class MultiTask(Objective):
     def check(recipe: Recipe) -> None:
         table = recipe.objective
         assert isinstance(table, MultiTaskTable)
-        for i, task in enumerate(recipe.data.tasks):
+        for i, task in enumerate(tasks_of(recipe)):
             if not is_part_name(task.title):
                 raise RequestError(
                     f"data.tasks.{i}: {task.title!r} is no name for a task; give it one of letters, digits, hyphens "
@@ -72,7 +74,7 @@ class MultiTask(Objective):
                 if task.metric != "auto" and not (task.metric in METRICS and METRICS[task.metric].higher_is_better):
                     known = ", ".join(name for name, m in METRICS.items() if m.higher_is_better)
                     raise RequestError(f'metric = "{task.metric}" has no place in a mean over tasks; choose {known}.')
-        titles = [task.title for task in recipe.data.tasks]
+        titles = [task.title for task in tasks_of(recipe)]
         refuse_unknown_tasks("objective.weights", table.weights, titles)
         refuse_unknown_tasks("objective.train_on", table.train_on or [], titles)
         _check_in_turn(recipe, table)

@@ -35,18 +35,18 @@ _LEAST = 4  # tokens that a cut document keeps
 
 class SpanTable(WordsTable):
     kind: Literal["span"] = "span"
-    """Spans of running text are taken out, and asked for at its end."""
+    """Remove spans of running text, and predict them at its end."""
     style: Literal["one", "sentinels"] = "one"
-    """One span behind mask tokens; or several, each with a token of its own in its place, as in T5."""
+    """One span behind mask tokens; or several ("sentinels"), each replaced by its own token, as in T5."""
     share: float | None = Field(None, gt=0, lt=1)
-    """Of the tokens, the share that is taken out, on average. Default: 0.25 for one span, 0.15 with sentinels."""
+    """Share of the tokens to remove, on average. Default: 0.25 for one span, 0.15 with sentinels."""
     span_length: float = Field(3.0, ge=1)
-    """Of the spans with sentinels, the mean length in tokens. There are 32 sentinels: of a text that would need more of
-    them (from 640 tokens on by default) the spans are longer, so that the share is kept."""
+    """With sentinels: mean length of a span, in tokens. There are 32 sentinels. In texts that would need more (640
+    tokens or more by default), spans are longer, so that the share is kept."""
     cut: bool = True
-    """Whether a document is cut at a random length each time, so that it is seen in all lengths."""
+    """Whether to truncate a document at a random length each time, so that the model sees all lengths."""
     asked: Literal["span", "everything"] = "span"
-    """Whether only what was taken out is asked for, or the text before it too, token by token."""
+    """What to predict: only the removed spans, or also the text before them, token by token."""
 
     def special_tokens(self) -> Sequence[str]:
         return SENTINELS if self.style == "sentinels" else ()

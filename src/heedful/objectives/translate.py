@@ -28,20 +28,21 @@ TERM = "translate"
 
 class TranslateTable(ObjectiveTable):
     kind: Literal["translate"] = "translate"
-    """Texts are translated; `data` has them with their translations, in data.source and data.target."""
+    """Translate texts. `data` contains them with their translations, in data.source and data.target."""
     smoothing: float = Field(0.1, ge=0, lt=1)
-    """Label smoothing: this share of the probability is wanted evenly for all tokens, in training alone. What is logged
-    and judged is the loss without it. Where a rule is learned from few words, 0 is better."""
+    """Label smoothing: share of the probability that is spread evenly over all tokens, only in training. The logged
+    and evaluated loss is without it. Use 0 to learn a rule from few words."""
     beam: int = Field(1, ge=0)
-    """How many translations grow side by side where dev is judged at a mark; 1 is greedy. 0: nothing is translated
-    there, for evaluation.metric = "loss" or "perplexity"."""
+    """Number of beams when dev is translated at an evaluation step; 1 is greedy. 0: do not translate there, for
+    evaluation.metric = "loss" or "perplexity"."""
     final_beam: int = Field(5, ge=1)
-    """The same at the end, for every set."""
+    """Number of beams at the end, for every set."""
     length_penalty: float = Field(1.0, ge=-10, le=10)
-    """The log-probability of a translation is divided by its length to this power: above 0 long ones are favoured."""
+    """The log-probability of a translation is divided by its length to this power: above 0, long translations are
+    favoured."""
     bleu_words: Literal["13a", "intl", "char", "zh", "none"] = "13a"
-    """How BLEU splits texts into words, by the names of sacreBLEU: "13a" at punctuation, "char" into characters, "none"
-    at white space alone."""
+    """How BLEU splits texts into words, by the names of sacreBLEU: "13a" at punctuation, "char" into characters,
+    "none" only at white space."""
 
 
 class Translate(Objective):

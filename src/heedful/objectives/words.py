@@ -30,14 +30,14 @@ class WordsTable(ObjectiveTable):
     GROWS: ClassVar[bool] = True
 
     pack: bool = False
-    """Whether several short rows share one row of the batch, each of which sees itself alone. It saves padding where
+    """Whether several short rows share one row of the batch, each of which sees only itself. This saves padding if
     documents are short; the result is the same."""
     judged_rows: int = Field(1024, ge=1)
-    """Rows of each held-out set, drawn once for all runs, that are judged."""
+    """Number of rows of each held-out set to evaluate, sampled once for all runs."""
     neighbours: int = Field(0, ge=0, le=50)
-    """Of a new model: in place of random numbers its table of tokens begins with what stands near what in the training
-    text, where tokens up to so many places apart, such as 8, are near each other; 0: random numbers. It is counted once
-    for all runs of a study. To keep what it knows, let the table move more slowly than the rest: tuning.layer_decay."""
+    """For a new model: initialise the token table from counts of neighbouring tokens in the training text, up to
+    this many tokens apart, such as 8; 0: random numbers. The counts are computed once for all runs of a study. To
+    keep this information, train the table more slowly than the rest: tuning.layer_decay."""
 
     def for_a_sample(self) -> Self:
         return self.model_copy(update={"neighbours": 0})

@@ -11,7 +11,6 @@ from heedful.checkpoints.tfidf import is_tfidf
 from heedful.errors import RequestError
 from heedful.inference.loading import Classifier, load_classifier
 from heedful.probes.models import Subject
-from heedful.storage.reading import mapping, records
 from heedful.storage.runs import has_weights, read_run, read_study
 
 _COMMON = ("best", "model", "baselines", "tfidf")
@@ -67,31 +66,25 @@ def _recipe_beside(model: Path) -> Mapping[str, Any] | None:
     if model.absolute().name == "model" and (folder / "manifest.json").is_file():
         return read_run(folder).manifest.recipe or None
     if model.absolute().name == "best" and (folder / "study.json").is_file():
-        facts = read_study(folder).facts
-        chosen = mapping(facts, "chosen").get("setting")
-        return next((_noted(one) for one in records(facts, "settings") if one.get("name") == chosen), None)
+        record = read_study(folder).record
+        return next((one.recipe or None for one in record.settings if one.name == record.chosen.setting), None)
     return None
-
-
-def _noted(facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    return mapping(facts, "recipe") or None
 
 
 def _of_study(path: Path) -> list[Subject]:
     study = read_study(path)
     made = []
-    for setting in records(study.facts, "settings"):
+    for setting in study.record.settings:
         runs = tuple(
-            (str(entry.get("seed")), partial(_loaded, run.directory / "model"))
+            (str(entry.seed), partial(_loaded, run.directory / "model"))
             for entry, run in study.runs
-            if run is not None and entry.get("setting") == setting["name"] and has_weights(run.directory / "model")
+            if run is not None and entry.setting == setting.name and has_weights(run.directory / "model")
         )
-        begun = sum(entry.get("setting") == setting["name"] for entry, _ in study.runs)
-        note = f"{path}: of {begun} runs of {setting['name']}, {len(runs)} have a model; the others are left out."
+        begun = sum(entry.setting == setting.name for entry, _ in study.runs)
+        note = f"{path}: of {begun} runs of {setting.name}, {len(runs)} have a model; the others are left out."
         if runs:
-            random = bool(setting.get("random", True))
             missing = note if len(runs) < begun else ""
-            made.append(Subject(str(setting["name"]), runs, random, missing, _noted(setting)))
+            made.append(Subject(setting.name, runs, not setting.fixed, missing, setting.recipe or None))
     known = {subject.name for subject in made}
     for folder in sorted((path / "baselines").glob("*/config.json")):
         if folder.parent.name not in known and is_tfidf(folder.parent):

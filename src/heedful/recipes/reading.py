@@ -5,7 +5,7 @@ import functools
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin
@@ -15,12 +15,8 @@ from pydantic import BaseModel, ValidationError, create_model
 from heedful import plugins
 from heedful.errors import RequestError
 from heedful.recipes.schema import (
-    OF_TRANSLATORS,
-    DataTable,
-    ModelTable,
     Range,
     Recipe,
-    SourceTable,
     StudyTable,
     TokenizerTable,
 )
@@ -105,10 +101,7 @@ def make_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
     recipe = draft_recipe(content, place)
     try:
         _refuse_contradictions(recipe)
-        objective = plugins.find("objective", recipe.objective.kind)
-        objective.DATA.check(recipe)
-        objective.MODEL.check(recipe)
-        objective.check(recipe)
+        plugins.find("objective", recipe.objective.kind).check(recipe)
         plugins.find("tuning", recipe.tuning.method).check(recipe)
     except RequestError as error:
         raise RequestError(f"{place}: {error}") from None
@@ -122,11 +115,30 @@ def draft_recipe(content: Mapping[str, Any], place: str = "recipe") -> Recipe:
         kind, method = _plugin_name(content, "objective", "kind"), _plugin_name(content, "tuning", "method")
         schema = recipe_type(kind, method, _study_kind(content))
         try:
-            return schema.model_validate(content)
+            return schema.model_validate(_without_foreign_defaults(content, schema))
         except ValidationError as error:
             raise RequestError(explain_mistake(error, schema)) from None
     except RequestError as error:
         raise RequestError(f"{place}: {error}") from None
+
+
+def _without_foreign_defaults(content: Mapping[str, Any], schema: type[Recipe]) -> dict[str, Any]:
+    """Return a recipe without keys of other kinds of data and models at their defaults: earlier versions wrote them
+    down."""
+    cleaned = dict(content)
+    for table in _OWNED:
+        keys, own = content.get(table), _schema_at([table], schema).model_fields
+        if isinstance(keys, Mapping):
+            foreign = {key: default for key, default in _defaults(table) if key not in own}
+            cleaned[table] = {k: v for k, v in keys.items() if k not in foreign or v != foreign[k]}
+    return cleaned
+
+
+@functools.cache
+def _defaults(table: str) -> tuple[tuple[str, Any], ...]:
+    """Return every key of a table, of whatever objective, and its default."""
+    members = (schema for schema, _ in _schemas_at([table]))
+    return tuple((key, field.default) for schema in members for key, field in schema.model_fields.items())
 
 
 def unused_keys(recipe: Recipe) -> dict[str, str]:
@@ -152,7 +164,7 @@ def same_recipe(stored: Mapping[str, Any], recipe: Recipe) -> bool:
 
 @functools.cache
 def recipe_type(kind: str, method: str, study: str | None = None) -> type[Recipe]:
-    """The schema with the tables of this objective, this tuning and this kind of study."""
+    """Return the schema with the tables of this objective, its data and model, this tuning and this kind of study."""
     learned, moved = plugins.find("objective", kind), plugins.find("tuning", method)
     if learned.MODEL.TUNINGS and method not in learned.MODEL.TUNINGS:
         raise RequestError(
@@ -161,6 +173,7 @@ def recipe_type(kind: str, method: str, study: str | None = None) -> type[Recipe
         )
     objective, tuning = learned.Table, moved.Table
     tables: dict[str, Any] = {"objective": (objective, objective()), "tuning": (tuning, tuning())}
+    tables |= {"model": (learned.MODEL.Table, ...), "data": (learned.DATA.Table, learned.DATA.Table())}
     if study is not None:
         asked = plugins.find("study", study).Table
         if asked is None:
@@ -237,16 +250,23 @@ def _set_key(content: dict[str, Any], key: list[str], value: Any) -> None:
 
 def explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
     """The first mistake; there may be more, but they are corrected one at a time."""
-    mistakes = sorted(error.errors(), key=lambda m: m["type"] == "missing")  # a misspelt key explains a missing one
+    # A misspelt key explains a missing one, and one that belongs to another objective.
+    mistakes = sorted(error.errors(), key=lambda m: (m["type"] == "missing", _is_foreign(m)))
     ranges = [m for m in mistakes if "Range" in m["loc"][1:] and (m["type"] == "extra_forbidden" or len(m["loc"]) > 4)]
     if ranges and not any(isinstance(m["input"], list) for m in mistakes):  # a table was meant to be a range
         mistakes = sorted(ranges, key=lambda m: m["type"] != "extra_forbidden")
     mistake = mistakes[0]
     key = _key_of(mistake["loc"])
+    if _is_foreign(mistake):
+        kind = schema.model_fields["objective"].default.kind
+        table, name = map(str, mistake["loc"])
+        hint = plugins.find("objective", kind).DATA.instead(name) if table == "data" else "leave it out"
+        return f'{key} means nothing with objective.kind = "{kind}"; {hint}.'
     if mistake["type"] == "extra_forbidden":
         *parents, name = [str(part) for i, part in enumerate(mistake["loc"]) if not i or part != "Range"]
         allowed = list((Range if "Range" in mistake["loc"][1:] else _schema_at(parents, schema)).model_fields)
-        others = [k for table, _ in _schemas_at(parents) for k in table.model_fields] if parents == ["study"] else []
+        of_kinds = len(parents) == 1 and parents[0] in ("study", *_OWNED)
+        others = [k for table, _ in _schemas_at(parents) for k in table.model_fields] if of_kinds else []
         if name in others:
             kind = _schema_at(parents, schema).model_fields["kind"].default
             return f'{key} means nothing with study.kind = "{kind}"; leave it out.'
@@ -265,7 +285,17 @@ def explain_mistake(error: ValidationError, schema: type[BaseModel]) -> str:
     return f"{key} = {mistake['input']!r} is not right: {words}."
 
 
+def _is_foreign(mistake: Mapping[str, Any]) -> bool:
+    """Return whether a key is one of another kind of data or model."""
+    table, *path = map(str, mistake["loc"])
+    if mistake["type"] != "extra_forbidden" or table not in _OWNED or len(path) != 1:
+        return False
+    return path[0] in {key for key, _ in _defaults(table)}
+
+
 _SIZE = TokenizerTable.model_fields["size"].default
+_OWNED = {"data": "DATA", "model": "MODEL"}
+"""The tables that belong to the objective's kind of data, and of model."""
 _PLUGIN_KEYS = ("objective.kind", "tuning.method", "study.kind")
 _TYPES = {
     "int_type": "it must be a whole number",
@@ -306,61 +336,15 @@ def _schema_at(path: Sequence[str], schema: type[BaseModel] = Recipe) -> type[Ba
     return schema
 
 
-def _check_model(recipe: Recipe) -> None:
-    """A body with heads."""
-    model, tokenizer = recipe.model, recipe.tokenizer
-    for key in OF_TRANSLATORS:
-        if getattr(model, key) != ModelTable.model_fields[key].default:
-            raise RequestError(
-                f'model.{key} means nothing with objective.kind = "{recipe.objective.kind}"; leave it out.'
-            )
-    if (model.name is None) == (model.shape is None):
-        raise RequestError("[model] needs either name or shape.")
-    if model.shape is not None and (tokenizer is None or (tokenizer.name is None) == (tokenizer.kind is None)):
-        raise RequestError("a model.shape needs [tokenizer] with either name or kind.")
-    if model.name is not None and tokenizer is not None:
-        raise RequestError(f"[tokenizer] goes with model.shape; {model.name} brings its own.")
-    for key in ("revision", "scratch"):
-        if model.shape is not None and getattr(model, key) != ModelTable.model_fields[key].default:
-            raise RequestError(f"model.{key} goes with model.name.")
-    if model.name is not None and model.sizes():
-        raise RequestError(f"model.{next(iter(model.sizes()))} goes with model.shape; {model.name} has its own sizes.")
-    if model.rnn_width is not None and model.recurrent is None:
-        raise RequestError('model.rnn_width goes with model.pooling = "lstm", "bilstm", "gru" or "bigru".')
-
-
-def _check_kind(recipe: Recipe, kinds: Mapping[str, Collection[str]]) -> None:
-    """A model that an objective makes itself; `kinds`: see `ModelKind.KINDS`."""
-    model, tokenizer = recipe.model, recipe.tokenizer
-    if model.kind is None and model.name is None:
-        raise RequestError(f"[model] needs kind ({', '.join(map(repr, kinds))}), or name, a model to go on from.")
-    used = {"name", "revision", *(() if model.kind is None else ("kind", *kinds[model.kind]))}
-    for key, field in ModelTable.model_fields.items():
-        if key not in used and getattr(model, key) != field.default:
-            what = f"model.name = {model.name!r}" if model.kind is None else f'model.kind = "{model.kind}"'
-            raise RequestError(f"model.{key} means nothing with {what}; leave it out.")
-    if model.name is not None and tokenizer is not None:
-        raise RequestError(f"[tokenizer] goes with random weights; {model.name} brings its own.")
-    if model.name is None and (tokenizer is None or (tokenizer.name is None) == (tokenizer.kind is None)):
-        raise RequestError(f'model.kind = "{model.kind}" needs [tokenizer] with either name or kind.')
-    if model.name is None and model.revision is not None:
-        raise RequestError("model.revision goes with model.name.")
-
-
 def _refuse_contradictions(recipe: Recipe) -> None:
-    data, tokenizer, training = recipe.data, recipe.tokenizer, recipe.training
+    tokenizer, training = recipe.tokenizer, recipe.training
     objective = plugins.find("objective", recipe.objective.kind)
-    if objective.MODEL.KINDS:
-        _check_kind(recipe, objective.MODEL.KINDS)
-    else:
-        _check_model(recipe)
+    objective.MODEL.check(recipe)
     if tokenizer is not None and tokenizer.kind in (None, "characters") and tokenizer.size != _SIZE:
         raise RequestError('tokenizer.size goes with tokenizer.kind = "wordpiece" or "bpe".')
     if tokenizer is not None and tokenizer.prefix_space and tokenizer.kind != "bpe":
         raise RequestError('tokenizer.prefix_space goes with tokenizer.kind = "bpe".')
-    _check_data(data, objective.DATA.TASKS, recipe.objective.kind)
-    _check_corpus(data, objective.DATA.CORPUS, recipe.objective.kind, objective.DATA.PAIRS)
-    _check_pairs(recipe, objective.DATA.PAIRS)
+    objective.DATA.check(recipe)
     length = [key for key in _LENGTHS if getattr(training, key) != type(training).model_fields[key].default]
     if len(length) > 1:
         raise RequestError(
@@ -431,72 +415,6 @@ def _check_schedule(recipe: Recipe) -> None:
                 )
 
 
-def _check_data(data: DataTable, has_tasks: bool, kind: str) -> None:
-    """`has_tasks`: whether an objective of this kind learns from several sets."""
-    if has_tasks and not data.tasks:
-        raise RequestError("data.tasks is missing or empty: name the data of each task in a table [[data.tasks]].")
-    if data.tasks and not has_tasks:
-        raise RequestError(f'data.tasks: objective.kind = "{kind}" learns from one data set; use "multi-task".')
-    if data.tasks and data.own_keys():
-        raise RequestError(
-            f"data.{data.own_keys()[0]} beside data.tasks: which task it is about is not clear; put it into the table "
-            "of each."
-        )
-    for i, source in enumerate(data.tasks or [data]):
-        place = f"data.tasks.{i}" if data.tasks else "data"
-        if source.name is not None and source.train is not None:
-            raise RequestError(f"[{place}] needs either name or train, not both.")
-        if source.limit is not None and source.fraction is not None:
-            raise RequestError(f"{place}.limit and {place}.fraction both say how many rows; keep one of the two.")
-
-
-_OF_CARVED = ("pair", "kind", "options", "limit", "fraction", "redraw", "dev_share", "test_share")
-_OF_TABLES = ("name", "train", "label", "header", "quotes", *(key for key in _OF_CARVED if key != "dev_share"))
-
-
-def _check_corpus(data: DataTable, text: str, kind: str, pairs: bool) -> None:
-    """`text`: what running text is for an objective of this kind, see `Data.CORPUS`; `pairs`, see `PAIRS`."""
-    if text == "all":
-        if not data.corpora:
-            raise RequestError(
-                f'data.corpus is missing: objective.kind = "{kind}" learns from running text; name files.'
-            )
-        foreign = [key for key in _OF_TABLES if getattr(data, key) != SourceTable.model_fields[key].default]
-        if foreign:
-            raise RequestError(f'data.{foreign[0]} means nothing with objective.kind = "{kind}"; leave it out.')
-    elif text == "beside":
-        for key in (key for key in _OF_CARVED if key != "dev_share"):
-            if getattr(data, key) != SourceTable.model_fields[key].default:
-                raise RequestError(f'data.{key} means nothing with objective.kind = "{kind}"; leave it out.')
-    elif text == "none":
-        for key in ("corpus", "separator", *(() if pairs else ("deduplicate",))):
-            if getattr(data, key) != DataTable.model_fields[key].default:
-                raise RequestError(f'data.{key} means nothing with objective.kind = "{kind}"; leave it out.')
-
-
-_OF_PAIRS = ("source", "target", "max_source", "max_target", "max_ratio")
-_OF_LABELS = ("text", "pair", "label", "kind")
-
-
-def _check_pairs(recipe: Recipe, pairs: bool) -> None:
-    """`pairs`: whether an objective of this kind learns from texts and their translations, see `Objective.PAIRS`."""
-    data, kind = recipe.data, recipe.objective.kind
-    for key in _OF_LABELS if pairs else _OF_PAIRS:
-        if getattr(data, key) != DataTable.model_fields[key].default:
-            hint = (
-                "name the two sides with data.source and data.target." if key in ("text", "pair") else "leave it out."
-            )
-            raise RequestError(
-                f'data.{key} means nothing with objective.kind = "{kind}"; {hint if pairs else "leave it out."}'
-            )
-    if recipe.tokenizer is None or recipe.tokenizer.joint:
-        return
-    if not pairs:
-        raise RequestError(f'tokenizer.joint means nothing with objective.kind = "{kind}"; leave it out.')
-    if recipe.tokenizer.kind is None:
-        raise RequestError("tokenizer.joint goes with tokenizer.kind; a tokenizer that has a name is what it is.")
-
-
 def explain_key(key: str) -> str:
     """The reference of one key or table: its docstring, type and default, in every table that has it."""
     *path, name = key.split(".")
@@ -530,20 +448,32 @@ def _schemas_at(path: Sequence[str]) -> list[tuple[type[BaseModel], str]]:
         group = cast("plugins.Group", path[0])
         members = [(plugins.find(group, name).Table, f'of "{name}"; ') for name in plugins.names(group)]
         return [(table, owner) for table, owner in members if table is not None]
+    if path and path[0] in _OWNED:
+        return _owned_schemas(path)
     try:
         return [(_schema_at(path), "")]
     except (KeyError, StopIteration):
         return []
 
 
+def _owned_schemas(path: Sequence[str]) -> list[tuple[type[BaseModel], str]]:
+    """Return the schemas of [data] or [model], or of a table in it, each once, with the objectives that it is for."""
+    owners: dict[type[BaseModel], list[str]] = {}
+    for name in plugins.names("objective"):
+        table = getattr(plugins.find("objective", name), _OWNED[path[0]]).Table
+        try:
+            owners.setdefault(_schema_at(path[1:], table), []).append(f'"{name}"')
+        except (KeyError, StopIteration):
+            continue
+    return [(schema, f"of {', '.join(names)}; ") for schema, names in owners.items()]
+
+
 def all_keys(schema: type[BaseModel] = Recipe, before: str = "") -> Iterator[str]:
     for name, field in schema.model_fields.items():
         options = [field.annotation, *get_args(field.annotation)]
         inner = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if schema is Recipe and name in ("objective", "tuning", "study"):
-            yield from dict.fromkeys(
-                f"{name}.{key}" for member, _ in _schemas_at([name]) for key in member.model_fields
-            )
+        if schema is Recipe and name in ("objective", "tuning", "study", *_OWNED):
+            yield from dict.fromkeys(key for member, _ in _schemas_at([name]) for key in all_keys(member, f"{name}."))
         elif inner:
             if get_origin(field.annotation) is list:
                 yield f"{before}{name}"

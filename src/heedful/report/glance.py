@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from rich.cells import cell_len, set_cell_size
@@ -25,9 +24,8 @@ from heedful.report.sections.card import card
 from heedful.report.sections.card import verdict as verdict_of_study
 from heedful.report.sections.of_run import verdict as verdict_of_run
 from heedful.report.sections.of_study import varied
-from heedful.storage.reading import names, records
 from heedful.storage.run_record import Scores
-from heedful.storage.runs import Run, read_study
+from heedful.storage.runs import Run, Study
 
 _WIDE = 80  # columns of a terminal
 _MOST = 20  # settings that are shown
@@ -94,9 +92,9 @@ class Glance:
         return start + "".join(f'<p style="margin: 0.1em 0">{line}</p>' for line in lines)
 
 
-def closing_lines(directory: Path) -> list[str]:
-    """How a command ends that has made a study: its table and its card, from its files."""
-    return glance_at_study(compare(read_study(directory))).lines()
+def closing_lines(study: Study) -> list[str]:
+    """How a command ends that has made a study: its table and its card."""
+    return glance_at_study(compare(study)).lines()
 
 
 def card_lines(card: Card) -> list[str]:
@@ -111,9 +109,9 @@ def card_lines(card: Card) -> list[str]:
 
 
 def glance_at_study(c: Comparison) -> Glance:
-    facts, entries = c.study.facts, c.study.runs
+    record, entries = c.study.record, c.study.runs
     done = sum(run is not None and run.done for _, run in entries)
-    planned = sum(_planned(s, len(names(facts, "seeds"))) for s in records(facts, "settings"))
+    planned = sum(1 if s.fixed else len(record.seeds) for s in record.settings)
     title = f"{_name(c.study.directory)}: {done} of {several(max(planned, len(entries)), 'run')} done"
     columns = (
         Column("setting"),
@@ -126,7 +124,8 @@ def glance_at_study(c: Comparison) -> Glance:
     for setting in c.settings[:_MOST]:
         s = setting.summary(c.split or "", c.metric.name)
         shown = mean_and_deviation(s, 3) if s["n"] > 1 else figure(s["mean"], 3)
-        cells = (title_of(setting.name), shown, str(s["n"]), interval(c.expected(setting.name)))
+        expected = c.expected(setting.name)
+        cells = (title_of(setting.name), shown, str(s["n"]), interval(expected.low, expected.high))
         spent = duration(setting.cost("training_seconds"))
         rows.append(Row((*cells, spent), _role(c, setting)))
     for name, s in c.baselines(c.split, c.metric.name).items() if c.split else ():
@@ -135,14 +134,10 @@ def glance_at_study(c: Comparison) -> Glance:
     notes = varied(c)[:_MOST]
     if len(c.settings) > _MOST:
         notes.append(f"{len(c.settings) - _MOST} more settings are in .table.")
-    if records(facts, "final_settings"):
-        notes.append(f"Settings that were tried: {len(records(facts, 'settings'))}; .table has them all.")
+    if record.final_settings:
+        notes.append(f"Settings that were tried: {len(record.settings)}; .table has them all.")
     made = Table("", columns, tuple(rows))
     return Glance(title, verdict_of_study(c), made, tuple(notes), c.study.directory, card(c))
-
-
-def _planned(setting: dict[str, Any], seeds: int) -> int:
-    return 1 if setting.get("random") is False else seeds
 
 
 def _role(c: Comparison, setting: Setting) -> Role:

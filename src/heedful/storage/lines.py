@@ -22,7 +22,7 @@ _MOST_AT_ONCE = 4 * 2**20
 _GZIP = b"\x1f\x8b"
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
-_SMALL = 16 * 2**20
+_SMALL = 4 * 2**20
 """Bytes of a file that is read once and remembered; a larger one is read anew each time, in constant memory."""
 _contents = FileMemory[bytes | None](4)
 
@@ -195,8 +195,8 @@ def _content(path: Path) -> bytes | None:
 
 def _read_small(path: Path) -> bytes | None:
     with _open_anew(path) as stream:
-        content = stream.read(2 * _SMALL + 1)
-    return content if len(content) <= 2 * _SMALL else None
+        content = stream.read(_SMALL + 1)
+    return content if len(content) <= _SMALL else None
 
 
 @contextmanager

@@ -1,9 +1,6 @@
-"""JSON read back with clear refusals, and looked into without trusting it: what is missing or of another type is
-empty or None."""
+"""JSON read back with clear refusals."""
 
 import json
-import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,30 +36,6 @@ def read_lines(path: Path, remedy: str = REMEDY) -> list[dict[str, Any]]:
         if isinstance(content, dict):
             objects.append(content)
     return objects
-
-
-def mapping(facts: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The object of that name; empty if it is missing or something else."""
-    value = facts.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def records(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The objects in the list of that name."""
-    value = facts.get(key)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def names(facts: Mapping[str, Any], key: str) -> list[str]:
-    value = facts.get(key)
-    return [str(one) for one in value] if isinstance(value, list) else []
-
-
-def number(facts: Mapping[str, Any], key: str) -> float | None:
-    value = facts.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
 
 
 def _read_text(path: Path, remedy: str) -> str:

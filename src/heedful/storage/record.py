@@ -52,6 +52,10 @@ class Record(BaseModel):
                 return handler(rest)
         return cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
 
+    def __bool__(self) -> bool:
+        """Whether anything was read, as of a mapping."""
+        return bool(self.model_fields_set)
+
     @property
     def extra(self) -> dict[str, Any]:
         """The keys that have no type here, in their order."""

@@ -156,7 +156,7 @@ class WithRecipe(Record):
 
 
 class Manifest(WithRecipe):
-    """manifest.json: what a run is, and what it took."""
+    """What a run is, and what it took (manifest.json)."""
 
     format: int = FORMAT
     engine: int | None = None
@@ -320,7 +320,7 @@ class ForgettingRecord(Record):
 
 
 class Metrics(Record):
-    """metrics.json: the scores of a finished run."""
+    """The scores of a finished run (metrics.json)."""
 
     format: int = FORMAT
     primary: str | None = None

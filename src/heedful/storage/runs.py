@@ -4,13 +4,15 @@ Whatever is optional may be missing; whatever is damaged is named."""
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import RequestError
-from heedful.storage.reading import mapping, read_lines, read_object, records
-from heedful.storage.run_record import FORMAT, BaselineScores, DataRecord, LogLine, Manifest, Metrics, Scores
+from heedful.storage.reading import read_lines, read_object
+from heedful.storage.run_record import FORMAT, BaselineScores, LogLine, Manifest, Metrics, Scores
+from heedful.storage.statistics_record import Statistics
+from heedful.storage.study_record import RunEntry, StudyRecord
 
 MARKS, MARK_DIGITS = "marks", 8
 """The folder of a run's kept marks, each called by its step in so many digits or more."""
@@ -25,7 +27,7 @@ class Run:
 
     @property
     def done(self) -> bool:
-        return self.manifest.state == "done" and bool(self.metrics.model_fields_set)
+        return self.manifest.state == "done" and bool(self.metrics)
 
     @property
     def seed(self) -> str:
@@ -52,14 +54,10 @@ class Run:
 @dataclass(frozen=True)
 class Study:
     directory: Path
-    facts: dict[str, Any]
-    runs: list[tuple[dict[str, Any], Run | None]]
+    record: StudyRecord
+    runs: list[tuple[RunEntry, Run | None]]
     """Each entry of study.json, with the run's files where there are any."""
-    statistics: dict[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def data(self) -> DataRecord:
-        return DataRecord.model_validate(mapping(self.facts, "data"))
+    statistics: Statistics = field(default_factory=Statistics)
 
 
 def judging_order(names: Iterable[str]) -> list[str]:
@@ -85,6 +83,23 @@ def study_of(run: Path) -> Path | None:
 
 
 def read_run(directory: Path) -> Run:
+    """Return a run as its files are now. They are parsed once for as long as they do not change."""
+    return _parsed(
+        directory, tuple(_stamp(directory / name) for name in ("manifest.json", "metrics.json", "log.jsonl"))
+    )
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes with a file; None if there is none."""
+    try:
+        known = path.stat()
+    except OSError:
+        return None
+    return known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns
+
+
+@lru_cache(maxsize=512)
+def _parsed(directory: Path, stamps: tuple[tuple[int, ...] | None, ...]) -> Run:
     remedy = f"restore it, or delete {directory} and run again"
     manifest = read_object(directory / "manifest.json", remedy)
     _check_format(manifest, directory / "manifest.json")
@@ -176,28 +191,29 @@ def read_study(directory: Path) -> Study:
     path = directory / "study.json"
     facts = read_object(path)
     _check_format(facts, path)
-    runs: list[tuple[dict[str, Any], Run | None]] = []
-    for entry in records(facts, "runs"):
-        name = str(entry.get("name", ""))
+    record = StudyRecord.model_validate(facts)
+    runs: list[tuple[RunEntry, Run | None]] = []
+    for entry in record.runs:
+        name = entry.name
         if Path(name).name != name or name in ("", ".", ".."):
             raise RequestError(f"{path} names the run {name!r}, which cannot be a folder in runs/; correct the name.")
         folder = directory / "runs" / name
         runs.append((entry, read_run(folder) if (folder / "manifest.json").exists() else None))
     path = directory / "statistics.json"
-    return Study(directory, facts, runs, read_object(path) if path.exists() else {})
+    return Study(directory, record, runs, Statistics.model_validate(read_object(path) if path.exists() else {}))
 
 
-def begun(study: Study) -> list[tuple[dict[str, Any], Run]]:
+def begun(study: Study) -> list[tuple[RunEntry, Run]]:
     """The runs that have files: those that study.json names, then those that it does not: under way, or of another
     request in the same place."""
     runs = [(entry, run) for entry, run in study.runs if run is not None]
-    known = {str(entry.get("name")) for entry, _ in study.runs}
+    known = {entry.name for entry, _ in study.runs}
     for path in sorted((study.directory / "runs").glob("*/manifest.json")):
         name = path.parent.name
         if name not in known:
             run = read_run(path.parent)
             state = "done" if run.done else "running"
-            runs.append(({"name": name, "setting": name.rpartition("-seed")[0], "state": state}, run))
+            runs.append((RunEntry(name=name, setting=name.rpartition("-seed")[0], state=state), run))
     return runs
 
 

@@ -13,7 +13,8 @@ from heedful.recipes.schema import Recipe
 from heedful.storage.directories import make_directory
 from heedful.storage.examples import write_examples
 from heedful.storage.hashing import sha256_of
-from heedful.storage.reading import mapping, read_object
+from heedful.storage.reading import read_object
+from heedful.storage.run_record import BaselineScores
 from heedful.storage.runs import has_weights
 from heedful.storage.shared import SharedStore
 from heedful.storage.whole import write_json
@@ -50,9 +51,8 @@ def whole_data(plan: StudyPlan, store: SharedStore) -> dict[str, Source]:
 
 
 def _with_all_rows(recipe: Recipe) -> Recipe:
-    data = recipe.data.model_copy(update={"limit": None, "fraction": None, "redraw": False})
     evaluation = recipe.evaluation.model_copy(update={"test": True})
-    return recipe.model_copy(update={"data": data, "evaluation": evaluation})
+    return recipe.model_copy(update={"data": recipe.data.with_all_rows(), "evaluation": evaluation})
 
 
 def most_rows(plan: StudyPlan, like: Recipe) -> SettingPlan:
@@ -96,8 +96,9 @@ class Baselines:
                 continue
             row = {"setting": name, "model": name, "method": name, "baseline": True, "random": False, "n": 1}
             row |= {"metric": metric.name, "higher_is_better": metric.higher_is_better}
+            known = BaselineScores.model_validate(facts)
             for split in source.data.sets():
-                score = mapping(facts, split).get(metric.name)
+                score = known.scores(split).number(metric.name)
                 if score is not None:
                     row |= {f"{split}_mean": score, f"{split}_std": None}
             row |= {"train_rows": source.data.describe()["sizes"].get("train"), "training_seconds": facts["seconds"]}

@@ -12,6 +12,7 @@ from heedful.evaluation.metrics import Metric
 from heedful.evaluation.statistics.curve import learning_curve
 from heedful.storage.run_record import Scores
 from heedful.storage.runs import Run, finished_run
+from heedful.storage.study_record import StudyRecord
 from heedful.studies.parts import SettingPlan
 from heedful.studies.values import NotComparableError, aligned, values_of
 
@@ -19,16 +20,16 @@ Floats = npt.NDArray[np.float64]
 _SIZES = {"data.fraction", "data.limit"}
 
 
-def learning_curves(study: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> list[dict[str, Any]]:
+def learning_curves(directory: Path, study: StudyRecord, judged: str, metric: Metric) -> list[dict[str, Any]]:
     """Of each group of settings that differ in their number of training rows alone: its points on the judged set, those
     of the baseline that is tested, on the same rows, and the fitted curve if there are three sizes or more."""
     groups: dict[str, list[str]] = {}
-    for setting in facts["settings"]:
-        if setting.get("values") and set(setting["values"]) <= _SIZES:
-            groups.setdefault(setting["group"], []).append(setting["name"])
+    for setting in study.settings:
+        if setting.values and set(setting.values) <= _SIZES:
+            groups.setdefault(str(setting.group), []).append(setting.name)
     curves = []
     for group, names in groups.items():
-        runs = _runs(study, facts["runs"], names, judged, metric)
+        runs = _runs(directory, study, names, judged, metric)
         points = [_point(rows, _known([run.scores(judged) for run in of], metric)) for rows, of in runs.items()]
         if len(points) > 1:
             curve: dict[str, Any] = {"group": group, **metric.stated(), "points": points}
@@ -53,14 +54,14 @@ def _size(setting: SettingPlan) -> float:
 
 
 def _runs(
-    study: Path, entries: Sequence[Mapping[str, Any]], names: Sequence[str], judged: str, metric: Metric
+    directory: Path, study: StudyRecord, names: Sequence[str], judged: str, metric: Metric
 ) -> dict[int, list[Run]]:
     """The runs with a score, by their number of training rows; of a seed that was run twice on as many, the last."""
     by_rows: dict[int, dict[int, Run]] = {}
-    for entry in entries:
-        run = finished_run(study / "runs" / entry["name"]) if entry["setting"] in names else None
+    for entry in study.runs:
+        run = finished_run(directory / "runs" / entry.name) if entry.setting in names else None
         if run is not None and run.scores(judged).number(metric.name) is not None:
-            by_rows.setdefault(int(run.manifest.data.sizes["train"]), {})[entry["seed"]] = run
+            by_rows.setdefault(int(run.manifest.data.sizes["train"]), {})[entry.seed or 0] = run
     return {rows: list(by_seed.values()) for rows, by_seed in sorted(by_rows.items())}
 
 

@@ -16,8 +16,10 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
+from heedful.building.body import BodyTable
 from heedful.checkpoints.config import read_family, read_json, read_shape
 from heedful.checkpoints.fresh import shape_from
+from heedful.errors import RequestError
 from heedful.inputs.protocol import Step
 from heedful.models.flops import forward_flops
 from heedful.models.shape import Shape
@@ -40,21 +42,21 @@ class Pace:
     """Seconds for each row, and how many rows a step has."""
 
     reading: float
-    """Of a row that is read, or judged at a mark."""
+    """For a row that is read, or evaluated during training."""
     training: float
-    """Of a row that is trained on, forward and back."""
+    """For a row that is trained on, forward and backward."""
     cached: bool = False
-    """Whether every row is read once, for all runs, because the body does not move."""
+    """Whether every row is read once for all runs, because the body is frozen."""
     tokens: float = 1.0
-    """Of a row."""
+    """In a row."""
     final: float | None = None
-    """Of a row that is judged at the end; None: as at a mark."""
+    """For a row that is evaluated at the end; None: as during training."""
     moving: float = 0.0
-    """Of a step, for the optimiser."""
+    """For the optimiser, in each step."""
     step_rows: float | None = None
     """In a step, where training.batch_tokens says how large it is; None: training.batch_size."""
     once: float = 0.0
-    """Of a row, for what is computed once for all runs and all sets."""
+    """For a row, of what is computed once for all runs and all sets."""
     rows: int = 1
     """In the step that was measured."""
     shape: Shape | None = None
@@ -64,7 +66,7 @@ class Pace:
 
 
 def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, threads: int | None) -> float:
-    """Of all these runs (recipe and seed) one after another, each with the threads that it will have. Rough: half or
+    """Return the time of all these runs (recipe and seed) in a row, each with its number of threads. Rough: half or
     twice as long is possible, since machines are shared and a step says little of the next. What is computed once for
     several runs counts once."""
     runs = list(runs)
@@ -90,12 +92,12 @@ def expected_seconds(runs: Iterable[tuple[Recipe, int]], store: SharedStore, thr
 
 
 def _kind(recipe: Recipe) -> str:
-    """What the pace of a run depends on."""
+    """Return what the pace of a run depends on, as text."""
     return json.dumps([recipe.model.model_dump(mode="json", exclude={"dropout"}), _family(recipe)])
 
 
 def _family(recipe: Recipe) -> str:
-    """What kinds have in common that differ in their model only: the pace of one follows from those of others."""
+    """Return what kinds have in common that differ only in their model: the pace of one follows from the others."""
     table, tables = recipe.training, (recipe.tokenizer, recipe.objective)
     facts: list[Any] = [one and one.model_dump(mode="json") for one in tables]
     facts += [recipe.tuning.method, table.batch_tokens, table.max_length, table.long_texts, table.precision]
@@ -103,7 +105,7 @@ def _family(recipe: Recipe) -> str:
 
 
 def _paces(kinds: Mapping[str, tuple[Recipe, int]], store: SharedStore, threads: int | None) -> dict[str, Pace]:
-    """The pace of each kind of run, of which the recipe and a seed are given."""
+    """Return the pace of each kind of run, given a recipe and a seed of each."""
     families: dict[str, list[str]] = {}
     for kind, (recipe, _) in kinds.items():
         families.setdefault(_family(recipe), []).append(kind)
@@ -125,15 +127,18 @@ def _paces(kinds: Mapping[str, tuple[Recipe, int]], store: SharedStore, threads:
 
 
 def _shape(recipe: Recipe) -> Shape | None:
-    """The sizes of a body, as far as they are known without fetching a model or reading weights."""
+    """Return the sizes of a body, if they are known without downloading a model or reading weights."""
     table = recipe.model
-    if table.shape is not None:
+    if isinstance(table, BodyTable) and table.shape is not None:
         return shape_from(table.shape, table.sizes())
     path = Path(table.name or "")
     if table.name is None or not (path / "config.json").is_file():
         return None
-    config = read_json(path / "config.json")
-    return read_shape(path, config, read_family(path, config, [], None), pooler=False)
+    try:
+        config = read_json(path / "config.json")
+        return read_shape(path, config, read_family(path, config, [], None), pooler=False)
+    except RequestError:  # it is no body with heads, such as a translator, or the run says what is wrong
+        return None
 
 
 def _size(shape: Shape | None) -> float:
@@ -141,19 +146,19 @@ def _size(shape: Shape | None) -> float:
 
 
 def _by_flops(recipe: Recipe, measured: Sequence[Pace]) -> Pace:
-    """The pace of a kind that was not measured: a time for each step, one for each layer, and one for each FLOP, so
-    chosen that they suit those that were measured. Their mean where a shape is not known."""
+    """Return the pace of a kind that was not measured: a time for each step, for each layer and for each FLOP, fitted
+    to those that were measured. Where no shape is known, it is their mean."""
     known = [(p, p.shape, p.row_flops) for p in measured if p.shape is not None and p.row_flops is not None]
     shape = _shape(recipe)
     if shape is None or not known:
         return _mean(measured)
     largest, like, row_flops = known[-1]
-    if recipe.model.shape is not None:  # the tokenizer, and so the vocabulary, is that of the others
+    if recipe.model.name is None:  # the tokenizer, and so the vocabulary, is that of the others
         shape = replace(shape, vocabulary=like.vocabulary)
     rows = max(1, int(min(_MOST_ROWS, largest.step_rows or recipe.training.batch_size) // recipe.training.accumulate))
 
     def fitted(of: Callable[[Pace], float], a_step: bool = False) -> float:
-        """Seconds of a row, or of a whole step."""
+        """Return the seconds of a row, or of a whole step."""
         points = [_costs(known_shape, row_flops(known_shape), 1 if a_step else p.rows) for p, known_shape, _ in known]
         at = _costs(shape, row_flops(shape), 1 if a_step else rows)
         return _predicted(points, [of(p) for p, _, _ in known], at)
@@ -170,12 +175,13 @@ def _by_flops(recipe: Recipe, measured: Sequence[Pace]) -> Pace:
 
 
 def _costs(shape: Shape, flops: float, rows: int) -> tuple[float, float, float]:
-    """What the seconds of a row are made of: its FLOPs, and its part of what each step and each layer takes."""
+    """Return what a row costs: its FLOPs, and its share of the overhead of a step and of the layers in it."""
     return flops, 1 / rows, shape.layers / rows
 
 
 def _predicted(points: Sequence[tuple[float, ...]], seconds: Sequence[float], at: Sequence[float]) -> float:
-    """Seconds, by the rates (none below 0) that fit the measured ones best in proportion: as many as points at most."""
+    """Return the seconds by the rates that fit the measured ones with the least relative error. None is below 0, and
+    there are as many as points at most."""
     timed = [i for i, value in enumerate(seconds) if value > 0]
     if not timed:
         return 0.0
@@ -186,14 +192,15 @@ def _predicted(points: Sequence[tuple[float, ...]], seconds: Sequence[float], at
 
 
 def _features(recipe: Recipe) -> str:
-    """What a frozen body gives for texts depends on; several tunings may share it."""
-    model, table = recipe.model, recipe.training
-    return json.dumps([model.name, model.revision, model.pooling, model.pairs, table.max_length, table.long_texts])
+    """Return what the features of a frozen body depend on, as text; several tunings may share them."""
+    model, table = recipe.model.model_dump(mode="json"), recipe.training
+    keys = [model.get(key) for key in ("name", "revision", "pooling", "pairs")]
+    return json.dumps([*keys, table.max_length, table.long_texts])
 
 
 def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, new: bool) -> float:
-    """`stages`: how many follow each other, each as long as the recipe says; `new`: no run before it has computed what
-    several share."""
+    """Return the time of a run. `stages`: how many follow each other, each as long as the recipe says; `new`: no
+    earlier run has computed what several share."""
     table = recipe.training
     in_step = pace.step_rows if table.batch_tokens is not None and pace.step_rows else table.batch_size
     if table.steps is not None:
@@ -215,12 +222,12 @@ def _seconds(recipe: Recipe, sizes: Mapping[str, int], stages: int, pace: Pace, 
 
 
 def _spared(warmup: float) -> float:
-    """The share of all rows that steps which grow to their size do without: see `inputs/warmup.py`."""
+    """Return the share of all rows that a batch warm-up saves: see `inputs/warmup.py`."""
     return warmup * (0.75 + 0.5) / 2
 
 
 def _marks(table: TrainingTable, rows: float, steps: int, tokens: float, train: int) -> int:
-    """Where none are asked for, the ends of epochs."""
+    """Return the number of evaluations during training: by default, one an epoch."""
     if table.mark_steps is not None:
         return math.ceil(steps / table.mark_steps)
     if table.mark_tokens is not None:
@@ -229,7 +236,7 @@ def _marks(table: TrainingTable, rows: float, steps: int, tokens: float, train: 
 
 
 def _measure(recipe: Recipe, source: Source, threads: int | None) -> Pace:
-    """From a few rows; where these take no time, a step of the usual size, which is faster for each of its rows."""
+    """Time a step of a few rows; if that is very fast, one of the usual size, where a row takes less."""
     table = recipe.training
     few = max(1, min(_ROWS, table.batch_size // table.accumulate))
     pace, rows, seconds = _timed(recipe, source.sample(few), threads)
@@ -240,7 +247,7 @@ def _measure(recipe: Recipe, source: Source, threads: int | None) -> Pace:
 
 
 def _timed(recipe: Recipe, sample: Source, threads: int | None) -> tuple[Pace, int, float]:
-    """The pace, and the rows and seconds of the step that it is from."""
+    """Return the pace, and the rows and seconds of the step that was timed."""
     with tempfile.TemporaryDirectory() as folder, threads_of(recipe.training.threads or threads):
         parts = assemble(sample, SharedStore(Path(folder)))
         rows_read = parts.describe()["sizes"]["train"]
@@ -273,7 +280,8 @@ def _timed(recipe: Recipe, sample: Source, threads: int | None) -> tuple[Pace, i
 
 
 def _flops_of(parts: Assembly, step: Step) -> tuple[Shape | None, Callable[[Shape], float] | None]:
-    """The shape of a body, and what a row of this step costs in a body of any shape; None of other models."""
+    """Return the shape of a body, and a function from any shape to the FLOPs of a row of this step. None for a model
+    that is not a body with heads."""
     shape = getattr(parts.tuning.reader.module, "shape", None)
     if not isinstance(shape, Shape):
         return None, None
@@ -281,13 +289,13 @@ def _flops_of(parts: Assembly, step: Step) -> tuple[Shape | None, Callable[[Shap
 
 
 def _by_row(seconds: float, step: Step, rows: int, tokens: int) -> float:
-    """Of an average row: rows of one step are about as long as each other, so it is counted by tokens."""
+    """Return the seconds of an average row, by its tokens: the rows of one step are all about as long."""
     read = sum(step.lengths)
     return seconds / read * tokens / rows if read else seconds / len(step.rows)
 
 
 def _mover(recipe: Recipe, parts: Assembly) -> Callable[[], float]:
-    """A function that moves the weights once and returns the seconds of it."""
+    """Return a function that takes one step of the optimiser and returns its seconds."""
     parameters = parts.tuning.trainable()
     maps = linear_maps(parts.tuning.reader.module)
     optimiser = make_optimiser(parameters, recipe.training, parts.tuning.lr_scale, maps)
@@ -307,7 +315,7 @@ def _judging(parts: Assembly) -> tuple[float, float] | None:
 
 
 def _pass(parts: Assembly, step: Step, train: bool) -> float:
-    """The seconds of one step over the sample, with its gradients or without."""
+    """Return the seconds of one step over the sample, with gradients or without."""
     objective, tuning = parts.objective, parts.tuning
     tuning.train(train)
     context = StepContext(Parts(1), lambda part: None, lambda rows: rows)

@@ -1,4 +1,4 @@
-"""Where the runs of a study happen: one after another here, or in processes of their own."""
+"""Where the runs of a study happen: one after another in this process, or in processes of their own."""
 
 import contextlib
 import multiprocessing
@@ -22,9 +22,9 @@ from heedful.training.processes import PeerError, Processes, join
 from heedful.training.progress import Narrator, silent
 
 TRIES = 3
-_SPARE = 300_000_000  # bytes left to others when a further run is started
-PATIENCE = 60.0  # seconds for what is left of a lost run to let go of its directory
-_GUESS = 1_000_000_000  # bytes that a run takes, until one has said
+_SPARE = 300_000_000  # bytes that stay free when another run starts
+PATIENCE = 60.0  # seconds that a killed run may take to release its directory
+_GUESS = 1_000_000_000  # bytes that a run takes, until the first one reports its own
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Task:
     baselines: dict[str, Any] | None
     threads: int | None
     thresholds: dict[int, float] = field(default_factory=dict)
-    """The score that it must have reached by each mark, or it is stopped."""
+    """The score that it must have reached by each evaluation on dev, or it is stopped."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,13 @@ class Result:
 
 
 Watch = Callable[[str, dict[str, Any]], None]
-"""Told the name of a run and what is new about it."""
+"""Receives the name of a run and its news."""
 Executor = Callable[[Iterable[Task], Watch], Iterator[Result]]
-"""Carries out tasks and yields each as it ends. A request that was wrong, or Ctrl-C, is raised; runs are kept."""
+"""Carry out tasks and yield each as it ends. A wrong request, or Ctrl-C, is raised; runs are kept."""
 
 
 def perform(task: Task, narrator: Narrator | None = None) -> None:
+    """Run a task in this process."""
     from heedful.recipes.reading import make_recipe
     from heedful.storage.shared import SharedStore
     from heedful.training.run import execute
@@ -78,9 +79,9 @@ def perform(task: Task, narrator: Narrator | None = None) -> None:
 
 
 def attempt(task: Task, narrator: Narrator, patience: float = 0.0) -> tuple[str, str | None]:
-    """Does the task and says how it ended: "done", "failed" or, if the request was wrong, "request", with the reason.
-    What nobody foresaw is a failure too, and its traceback is kept in the run's directory. `patience`: seconds in which
-    what is left of a run that was killed may let go of the directory."""
+    """Run the task and return how it ended: "done", "failed" or, if the request was wrong, "request", with the reason.
+    An unexpected error is a failure too; its traceback is written into the run's directory. `patience`: seconds to wait
+    for a directory that a killed run still holds."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -108,7 +109,7 @@ def _about_files(error: OSError) -> str:
 
 
 def in_turn(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
-    """One after another in this process; a run that fails does not stop the others."""
+    """Run one task after another in this process. A run that fails does not stop the others."""
     for task in tasks:
         state, reason = attempt(task, Narrator(task.name, tell=watch))
         if state == "request":
@@ -117,12 +118,12 @@ def in_turn(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
 
 
 def in_group(group: Processes) -> Executor:
-    """One after another, each by all processes of a group that torchrun has started, whose first this is. A step that
-    all of them refuse is the end of that run alone; whatever else goes wrong is the end of the group."""
+    """Run one task after another, each with all processes that torchrun has started; this is the first of them. A step
+    that all of them refuse ends only that run. Any other error ends the whole group."""
 
     def executor(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
         for task in tasks:
-            group.tell({"task": asdict(replace(task, baselines=None, thresholds={}))})  # the run tells what is needed
+            group.tell({"task": asdict(replace(task, baselines=None, thresholds={}))})  # the run sends what is needed
             try:
                 perform(task, Narrator(task.name, tell=watch))
             except StepError as error:
@@ -136,19 +137,19 @@ def in_group(group: Processes) -> Executor:
 
 
 def assist() -> str | None:
-    """Of a group, all processes but the first help it with its runs, until it dismisses them with what is returned;
-    None at once in a process that is the first, or alone."""
+    """Help the first process of a torchrun group with its runs, until it sends the directory that is returned. Return
+    None at once in the first process, and without torchrun."""
     group = join()
     if group.first:
         return None
     try:
-        while "task" in (told := group.hear()):
-            task = Task(**told["task"])
-            with contextlib.suppress(StepError):  # the first says so
+        while "task" in (message := group.hear()):
+            task = Task(**message["task"])
+            with contextlib.suppress(StepError):  # the first process reports it
                 perform(task, Narrator(task.name, silent))
-        return str(told["end"])
+        return str(message["end"])
     except PeerError:
-        raise SystemExit(1) from None  # whoever is lost has said why, if it could
+        raise SystemExit(1) from None  # the lost process has printed why, if it could
     except OSError as error:
         raise WorkError(f"process {group.rank + 1} of {group.count}: {_about_files(error)}") from None
     except KeyboardInterrupt:
@@ -156,7 +157,7 @@ def assist() -> str | None:
 
 
 def dismiss(directory: Path) -> None:
-    """The first process of a group needs the others no more: their `assist` returns this directory."""
+    """End the `assist` of the other processes of a group, which return this directory."""
     join().tell({"end": str(directory)})
 
 
@@ -165,33 +166,31 @@ class Place(NamedTuple):
 
     executor: Executor
     threads: int | None
-    """Of each run whose recipe does not say; None: PyTorch's own."""
+    """For each run whose recipe does not say; None: PyTorch's own."""
     at_once: int | None
-    """Runs at a time; None: nobody knows yet."""
+    """Runs at a time; None: not known yet."""
 
 
 def executor_for(on: str | None, workers: int | None, jobs: int) -> Place:
-    """Where the user wants them: on this machine, or on a Ray cluster; under torchrun, in its processes together."""
+    """Return where the user wants the runs: on this machine, or on a Ray cluster; under torchrun, in its processes."""
     group = join()
     if group.count > 1:
         if on is not None or (workers or 1) > 1:
             key = "--workers" if on is None else "--on"
-            raise RequestError(
-                f"{key}: torchrun's processes make one run after another, all together; leave {key} out."
-            )
+            raise RequestError(f"{key} cannot be combined with torchrun, whose processes train one run at a time.")
         return Place(in_group(group), None, 1)
     if on is None:
         return local(workers, jobs)
     if on != "ray" and not on.startswith("ray://"):
-        raise RequestError(f"--on {on}: say ray, or ray://HOST:PORT of a cluster; without --on, runs are made here.")
+        raise RequestError(f"--on {on}: use ray, or ray://HOST:PORT. Without --on, runs are on this machine.")
     from heedful.studies.on_ray import on_ray
 
     return Place(on_ray(on, workers), 1, workers)
 
 
 def local(workers: int | None, jobs: int) -> Place:
-    """This machine: as many runs at a time as there are cores, or one after another if there is one run, one core, or a
-    GPU that they would have to share."""
+    """Return this machine: as many runs at a time as there are cores, or one after another if there is one run, one
+    core, or a GPU that they would have to share."""
     from heedful.inference.device import has_gpu
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -203,7 +202,7 @@ def local(workers: int | None, jobs: int) -> Place:
 
 
 def in_processes(workers: int) -> Executor:
-    """As many at a time as there are workers and memory, each run in a process that ends with it."""
+    """Run as many tasks at a time as workers and memory allow, each in a process that ends with it."""
 
     def executor(tasks: Iterable[Task], watch: Watch) -> Iterator[Result]:
         return _Processes(workers, watch).work(deque(tasks))
@@ -214,9 +213,9 @@ def in_processes(workers: int) -> Executor:
 class _Processes:
     def __init__(self, workers: int, watch: Watch) -> None:
         if join().count > 1:
-            raise RequestError("torchrun's processes make one run after another, all together; leave workers out.")
-        if multiprocessing.parent_process() is not None:  # a worker has read the caller's script, as it must
-            raise RequestError("with workers, call heedful.run under `if __name__ == '__main__':` in your script.")
+            raise RequestError("workers cannot be combined with torchrun, whose processes train one run at a time.")
+        if multiprocessing.parent_process() is not None:  # a worker has imported the caller's script
+            raise RequestError("workers need `if __name__ == '__main__':` around heedful.run in your script.")
         self.workers, self.watch = workers, watch
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["heedful.training.run", "heedful.recipes.reading"])
@@ -231,19 +230,19 @@ class _Processes:
                     self.running.append(_Child(self.context, waiting.popleft()))
                 for child in self._ended():
                     self.running.remove(child)
-                    result = self._judge(child, waiting)
+                    result = self._result_of(child, waiting)
                     if result is not None:
                         yield result
         finally:
             self._stop()
 
     def _room(self) -> bool:
-        """Whether memory suffices for one more as large as the largest so far; one alone is always let in."""
+        """Return whether there is memory for a run as large as the largest so far. The first is always started."""
         return not self.running or available_memory() > (self.largest or _GUESS) + _SPARE
 
     def _ended(self) -> "list[_Child]":
-        """Those that have ended, after hearing what all of them have to say."""
-        connection.wait([thing for child in self.running for thing in child.things()], timeout=1)
+        """Return the processes that have ended, after reading the messages of all."""
+        connection.wait([source for child in self.running for source in child.sources()], timeout=1)
         for child in self.running:
             child.listen(self.watch)
             self.largest = max(self.largest, child.peak)
@@ -252,23 +251,23 @@ class _Processes:
             child.listen(self.watch)
         return ended
 
-    def _judge(self, child: "_Child", waiting: deque[Task]) -> Result | None:
+    def _result_of(self, child: "_Child", waiting: deque[Task]) -> Result | None:
         task, code = child.task, child.process.exitcode
         if child.request is not None:
             raise RequestError(child.request)
-        if child.said is not None:
-            return Result(task.name, child.said[0], child.said[1])
+        if child.ending is not None:
+            return Result(task.name, *child.ending)
         self.tries[task.name] = self.tries.get(task.name, 0) + 1
-        if code == -signal.SIGKILL:  # most likely for want of memory: from now on fewer at a time
+        if code == -signal.SIGKILL:  # most likely out of memory: run fewer at a time
             self.workers = max(1, self.workers - 1)
-        if self.tries[task.name] < TRIES:  # killed from outside: it goes on from its last checkpoint
+        if self.tries[task.name] < TRIES:  # killed from outside: it resumes from its last checkpoint
             waiting.appendleft(task)
             return None
         how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        return Result(task.name, "failed", f"its process was ended {TRIES} times ({how}); is there enough memory?")
+        return Result(task.name, "failed", f"its process was killed {TRIES} times ({how}); is there enough memory?")
 
     def _stop(self) -> None:
-        """Asks those that are still at work to save and stop, as Ctrl-C does, and waits for them."""
+        """Ask the running processes to save and stop, as Ctrl-C does, and wait for them."""
         for child in self.running:
             if child.process.pid is not None and child.process.exitcode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -281,51 +280,53 @@ class _Processes:
 class _Child:
     def __init__(self, context: Any, task: Task) -> None:
         self.task = task
-        self.said: tuple[str, str | None] | None = None
+        self.ending: tuple[str, str | None] | None = None
+        """"done" or "failed", and why."""
         self.request: str | None = None
         self.peak = 0
-        self.ear, mouth = context.Pipe(duplex=False)
-        leash, self.leash = context.Pipe(duplex=False)
-        self.process = context.Process(target=_main, args=(task, mouth, leash), name=task.name)
+        self.receiver, sender = context.Pipe(duplex=False)
+        parent, self.parent = context.Pipe(duplex=False)  # nothing is sent: its end tells the child that ours has come
+        self.process = context.Process(target=_main, args=(task, sender, parent), name=task.name)
         self.process.start()
-        mouth.close()
-        leash.close()
+        sender.close()
+        parent.close()
 
-    def things(self) -> list[Any]:
-        return [self.process.sentinel, *([] if self.ear.closed else [self.ear])]
+    def sources(self) -> list[Any]:
+        """Return what has something to read when there are messages, or when the process has ended."""
+        return [self.process.sentinel, *([] if self.receiver.closed else [self.receiver])]
 
     def listen(self, watch: Watch) -> None:
         try:
-            while not self.ear.closed and self.ear.poll():
-                kind, content = self.ear.recv()
+            while not self.receiver.closed and self.receiver.poll():
+                kind, content = self.receiver.recv()
                 if kind == "news":
                     self.peak = max(self.peak, content.get("memory", 0))
                     watch(self.task.name, content)
                 elif kind == "request":
                     self.request = content
                 else:
-                    self.said = (kind, content)
+                    self.ending = (kind, content)
         except (EOFError, OSError):
-            self.ear.close()
+            self.receiver.close()
 
 
-def _main(task: Task, mouth: Any, leash: Any) -> None:
-    """In the child: does the task and says how it ended. It does not outlive the driver, whose end cuts the leash."""
-    os.setpgrp()  # Ctrl-C reaches the driver alone, which passes it on
+def _main(task: Task, sender: Any, parent: Any) -> None:
+    """Run the task in the child process and send how it ended. The child does not outlive its parent."""
+    os.setpgrp()  # Ctrl-C reaches only the parent, which passes it on
 
-    def hang() -> None:
+    def exit_with_parent() -> None:
         with contextlib.suppress(EOFError, OSError):
-            leash.recv()
+            parent.recv()
         os._exit(1)
 
-    threading.Thread(target=hang, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
     lock = threading.Lock()
 
-    def say(kind: str, content: Any) -> None:
+    def send(kind: str, content: Any) -> None:
         with lock, contextlib.suppress(OSError):
-            mouth.send((kind, content))
+            sender.send((kind, content))
 
     try:
-        say(*attempt(task, Narrator(task.name, tell=lambda _, news: say("news", news)), PATIENCE))
+        send(*attempt(task, Narrator(task.name, tell=lambda _, news: send("news", news)), PATIENCE))
     except KeyboardInterrupt:
-        say("failed", "stopped")
+        send("failed", "stopped")

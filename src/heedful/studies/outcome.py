@@ -11,9 +11,10 @@ from heedful.checkpoints.directory import MODEL_FILES, MODEL_FOLDERS
 from heedful.checkpoints.translators.directory import FILES, FOLDERS
 from heedful.recipes.reading import make_recipe
 from heedful.storage.directories import link_or_copy, replace_directory
-from heedful.storage.reading import mapping
 from heedful.storage.runs import finished_run
 from heedful.storage.shared import SharedStore
+from heedful.storage.statistics_record import Statistics
+from heedful.storage.study_record import StudyRecord
 from heedful.storage.whole import write_json
 from heedful.studies.baselines import Baselines, data_key, whole_data
 from heedful.studies.kinds.protocol import SoFar
@@ -25,10 +26,10 @@ from heedful.training.assembly import read_source
 
 def conclude(
     plan: StudyPlan, so_far: SoFar, study: dict[str, Any], baselines: Baselines, store: SharedStore
-) -> dict[str, Any]:
+) -> Statistics:
     """Choose on dev among the settings that the kind of study names and the baselines that are models, if it chooses;
-    write what that leads to, and complete `study`. Return what statistics.json holds, {} if there is nothing to
-    judge."""
+    write what that leads to, and complete `study`. Return what statistics.json holds, which is empty if there is
+    nothing to judge."""
     directory, rows, kind = so_far.directory, so_far.rows, plan.kind
     recipes = {s["name"]: make_recipe(s["recipe"]) for s in (*study["settings"], *study.get("final_settings", []))}
     ranked = ranked_settings(rows)
@@ -55,13 +56,15 @@ def conclude(
     if best is not None and study["chosen"]["seed"] is None:
         answers = read_source(compared_with, plan.seeds[0], store).evaluator.baselines().evaluate
     further = evaluator.study_statistics
+    record = StudyRecord.model_validate(study)
     options = {"chosen": chosen, "chooses": kind.chooses, "floors": floors, **kind.tests(so_far.look)}
-    options["entries"] = partial(kind.statistics, directory, study)
-    statistics = write_statistics(directory, study, table, metrics, values, further, answers, **options)
+    options["entries"] = partial(kind.statistics, directory, record)
+    content = write_statistics(directory, record, table, metrics, values, further, answers, **options)
+    statistics = Statistics.model_validate(content)
     for row in table:
-        expected = mapping(mapping(mapping(statistics, "settings"), row["setting"]), "expected")
+        expected = statistics.about(row["setting"]).expected
         if expected:
-            row |= {f"{statistics['split']}_{end}": expected[end] for end in ("low", "high")}
+            row |= {f"{statistics.split}_low": expected.low, f"{statistics.split}_high": expected.high}
     study["table"] = table
     write_tables(directory, table, chosen)
     write_json(directory / "study.json", study)

@@ -26,11 +26,11 @@ class SettingPlan:
     group: str = ""
     """The setting of the request that this is a variant of: one of each group is chosen."""
     baseline: bool = False
-    """Whether it is there to be beaten, and was not asked for."""
+    """Whether it is a baseline that was added to what was asked for."""
 
     @property
     def random(self) -> bool:
-        """Whether the seed plays a part; if not, it is run once."""
+        """Whether it depends on the seed; if not, it is run once."""
         return bool(plugins.find("tuning", self.recipe.tuning.method).random(self.recipe))
 
     def variant(
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class DevCurve:
-    """How a run of a search went: its score on dev (higher is better) at each mark, and whether it was stopped."""
+    """The scores of a run on dev (higher is better) by evaluation, and whether it was stopped."""
 
     setting: str
     seed: int
@@ -87,7 +87,7 @@ class StudyPlan:
     """Whether these are the chosen settings of earlier plans, and the only ones that are compared."""
 
     def jobs(self, directory: Path) -> Iterator[Job]:
-        """Seed by seed, so that a study that is stopped early has compared all settings on some seeds."""
+        """Yield all runs, seed by seed: a study that is stopped early has compared all settings on some seeds."""
         for seed in dict.fromkeys(seed for setting in self.settings for seed in self.seeds_of(setting)):
             for setting in self.settings:
                 if seed in self.seeds_of(setting):
@@ -95,7 +95,7 @@ class StudyPlan:
                     yield Job(name, setting, seed, directory / "runs" / name)
 
     def seeds_of(self, setting: SettingPlan) -> tuple[int, ...]:
-        """The first one alone, if no seed plays a part in the setting."""
+        """Return the seeds of a setting; only the first if it does not depend on the seed."""
         seeds = (self.seeds_by_setting or {}).get(setting.name, self.seeds)
         return seeds if setting.random else seeds[:1]
 
@@ -110,8 +110,8 @@ def tables_with(recipe: Recipe, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The row with the best mean on dev, of those that were trained to the end if there are any; of several that are
-    level the simplest: a baseline, then one without a seed. None where none has a mean."""
+    """Return the row with the best mean on dev, of those that were trained to the end if there are any. A tie goes to
+    the simplest: a baseline, then a setting that does not depend on the seed. None where no row has a mean."""
     scored = [r for r in rows if r.get("dev_mean") is not None]
     scored = [r for r in scored if not r.get("pruned")] or scored
     if not scored:
@@ -121,5 +121,5 @@ def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def direction(row: Mapping[str, Any]) -> int:
-    """1 if a higher score of this row's metric is better, else -1."""
+    """Return 1 if a higher score of this row's metric is better, else -1."""
     return 1 if row["higher_is_better"] else -1

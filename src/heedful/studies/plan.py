@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful import plugins
+from heedful.building.body import body_table
 from heedful.checkpoints.catalog import CATALOG
 from heedful.errors import RequestError
 from heedful.recipes.reading import draft_recipe, make_recipe, unused_keys
@@ -18,7 +19,7 @@ from heedful.studies.parts import SettingPlan, StudyPlan
 
 
 def plan_recipe(recipe: Recipe, name: str, seeds: Sequence[int] | None = None) -> StudyPlan:
-    """One recipe over its own seeds or over others; with [study], the settings of its search."""
+    """Plan one recipe with its own seeds or with others; with [study], the settings that this asks for."""
     wanted = tuple(recipe.seed_list() if seeds is None else seeds)
     if not wanted or len(set(wanted)) != len(wanted):
         raise RequestError(f"seeds={list(wanted)}: name at least one, and each once.")
@@ -34,8 +35,9 @@ def plan_comparison(
     changes: Mapping[str, Mapping[str, Any]] | None = None,
     for_methods: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> StudyPlan:
-    """`data` is a recipe's [data] table; `changes` are tables of a recipe that go over the own ones of every method
-    that uses them, and `for_methods` those that go over one method's, by its name."""
+    """Plan each model with each method. `data` is a recipe's [data] table; `changes` are tables of a recipe that
+    replace the defaults of every method that uses them, and `for_methods` those that replace one method's, by its name.
+    """
     tunings = {}
     for method in methods:
         try:
@@ -78,7 +80,7 @@ def _planned(settings: tuple[SettingPlan, ...], seeds: tuple[int, ...]) -> Study
 
 
 def _setting_name(model: str, method: str) -> str:
-    """By the last part of a model's path; of what a run has left, which is called alike everywhere, by the run's."""
+    """Return a name from the last part of a model's path; for a model of a run, from the name of the run."""
     path = Path(model.replace("-seed{seed}", "").replace("{seed}", ""))
     parts = path.parts
     if len(parts) > 2 and parts[-2] == "marks":
@@ -99,8 +101,8 @@ def _content(
     of_method: Mapping[str, Any],
     shared: set[str],
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The recipe of a model and a method, and which of the changes for all mean nothing with it, and why; those
-    `of_method` must mean something. `shared`: the keys that some method's [tuning] has."""
+    """Return the recipe of a model and a method, and which of the changes for all mean nothing with it, and why; those
+    `of_method` must mean something. `shared`: the keys that any method's [tuning] has."""
     for table, values in (*changes.items(), *of_method.items()):
         if not isinstance(values, dict):
             raise RequestError(f"--set {table}: set a key of a table, such as training.lr=1e-4.")
@@ -123,7 +125,7 @@ def _is_set(changes: Mapping[str, Any], key: str) -> bool:
 
 
 def _merged(changes: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables with the keys of both; the further ones win."""
+    """Return tables with the keys of both; the further ones win."""
     tables = {table: dict(values) for table, values in changes.items()}
     for table, values in further.items():
         tables[table] = {**tables.get(table, {}), **values}
@@ -131,7 +133,7 @@ def _merged(changes: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str,
 
 
 def _defaults(compared: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a tuning takes unless it is told otherwise; steps or tokens take the place of epochs."""
+    """Return the defaults of a method, given the changes; steps or tokens replace epochs."""
     tables = {table: dict(values) for table, values in compared.items()}
     study = changes.get("study")
     for training in (changes.get("training"), study.get("training") if isinstance(study, Mapping) else None):
@@ -159,7 +161,7 @@ def _baselines_of(settings: Sequence[SettingPlan], of_pairs: Collection[str]) ->
         wanted = setting.recipe.evaluation.baselines
         for method, recipe in _baseline_recipes(setting.recipe, data_key(setting.recipe) in of_pairs) if wanted else ():
             if (source, method) not in asked:
-                pooling = recipe.model.pooling or plugins.find("tuning", method).HEAD_INPUT.reads
+                pooling = body_table(recipe).pooling or plugins.find("tuning", method).HEAD_INPUT.reads
                 content = recipe.identity()
                 content["model"].pop("pooling", None)
                 rows = {key: value for key, value in content.pop("data").items() if key not in ("limit", "fraction")}
@@ -194,7 +196,7 @@ def _model_and_data(recipe: Recipe) -> str:
 
 
 def _baseline_recipes(recipe: Recipe, has_pairs: bool) -> Iterator[tuple[str, Recipe]]:
-    """Of each tuning that is a baseline for this recipe: its name, and its recipe, which is tested."""
+    """Yield the name and the recipe of each tuning that is a baseline for this recipe; it is tested."""
     evaluation = {**recipe.identity().get("evaluation", {}), "test": True}
     for method in plugins.names("tuning"):
         try:

@@ -29,6 +29,8 @@ from heedful.evaluation.statistics.wording import Words, p_text, percent
 from heedful.evaluators.protocol import Evaluation
 from heedful.storage.examples import places_of, read_examples, read_predictions
 from heedful.storage.runs import Run, read_run
+from heedful.storage.statistics_record import FORMAT
+from heedful.storage.study_record import SettingRecord, StudyRecord
 from heedful.storage.whole import write_json
 from heedful.studies.parts import direction
 from heedful.studies.table import judged_set
@@ -66,8 +68,8 @@ class Compared:
 
 
 def write_statistics(
-    study: Path,
-    facts: Mapping[str, Any],
+    directory: Path,
+    study: StudyRecord,
     rows: Sequence[Mapping[str, Any]],
     metrics: Mapping[str, Metric],
     baselines: Mapping[str, Mapping[str, Columns]] | None = None,
@@ -83,7 +85,7 @@ def write_statistics(
     difference: float | None = None,
     most_seeds: int | None = None,
 ) -> dict[str, Any]:
-    """Writes statistics.json from what study.json holds (`facts`), the rows of the table and the values of the runs,
+    """Writes statistics.json from the record of the study, the rows of the table and the values of the runs,
     and returns it; there is none, and it is empty, if no run has a score.
 
     `metrics` are the evaluator's. `baselines` are the columns of each baseline on each evaluation set, the numbers of
@@ -94,7 +96,7 @@ def write_statistics(
     the level of this `look` at the data, and two settings that differ by less than `difference` (None: see
     `compare.DIFFERENCE`) are alike; `most_seeds`: how many a setting may ever get.
     """
-    path = study / "statistics.json"
+    path = directory / "statistics.json"
     path.unlink(missing_ok=True)
     judged = judged_set(rows)
     if judged is None:
@@ -102,22 +104,24 @@ def write_statistics(
     metric = metric_named(str(next(row["metric"] for row in rows if f"{judged}_mean" in row)), metrics)
     ranked = ranked_settings(rows)
     chosen = (chosen or ranked[0]) if chooses else ""
-    runs = _runs(study, facts, [*([chosen] if chosen else []), *(name for name in ranked if name != chosen)])
-    content: dict[str, Any] = {"format": 2, "split": judged, "metric": metric.name}
+    runs = _runs(directory, study, [*([chosen] if chosen else []), *(name for name in ranked if name != chosen)])
+    content: dict[str, Any] = {"format": FORMAT, "split": judged, "metric": metric.name}
     content |= {"higher_is_better": metric.higher_is_better, "chosen": chosen or None}
     first = next(iter(runs.values()), [])[:1]
     beside = {name: sets for run in first for name, sets in baselines_beside(run, judged, metric).items()}
     competing, floors = {**beside, **(baselines or {})}, floors or {}
-    compared = gather_values(runs, {**competing, **floors}, judged, metric, facts, chosen)
+    compared = gather_values(runs, {**competing, **floors}, judged, metric, study, chosen)
     compared.floors.update(floors)
     content |= compared_settings(compared, metric, chosen, judged, alpha, look, difference, most_seeds)
     if metric.statistics is None:
-        by_name, about = {row["setting"]: row for row in rows}, _described(facts)
-        content["settings"] = {s: _of_the_table(by_name[s], about.get(s, {}), judged, metric) for s in ranked}
+        by_name, about = {row["setting"]: row for row in rows}, study.described
+        content["settings"] = {
+            s: _of_the_table(by_name[s], about.get(s, SettingRecord()), judged, metric) for s in ranked
+        }
     if further is not None and content["settings"]:
         with_runs = {n: runs[n] for n in runs if n in content["settings"]}
         random = content["settings"].get(chosen, {}).get("random", True)
-        predictions, examples = _predicted(study, with_runs, chosen, judged, answers)
+        predictions, examples = _predicted(directory, with_runs, chosen, judged, answers)
         made = further(chosen, predictions, examples, judged, metric, random) if judged in predictions else {}
         for name, about in made.pop("settings", {}).items():
             content["settings"][name] |= about
@@ -142,16 +146,11 @@ def ranked_settings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [row["setting"] for row in sorted(scored, key=place)]
 
 
-def _runs(study: Path, facts: Mapping[str, Any], settings: Sequence[str]) -> dict[str, list[Run]]:
+def _runs(directory: Path, study: StudyRecord, settings: Sequence[str]) -> dict[str, list[Run]]:
     """The finished runs of each setting that has any."""
-    done = [entry for entry in facts["runs"] if entry["state"] == "done"]
-    every = {s: [read_run(study / "runs" / e["name"]) for e in done if e["setting"] == s] for s in settings}
+    done = [entry for entry in study.runs if entry.state == "done"]
+    every = {s: [read_run(directory / "runs" / e.name) for e in done if e.setting == s] for s in settings}
     return {setting: runs for setting, runs in every.items() if runs}
-
-
-def _described(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What study.json says of each setting, those of the last phase of a search included."""
-    return {s["name"]: s for s in (*facts["settings"], *facts.get("final_settings", []))}
 
 
 def gather_values(
@@ -159,13 +158,13 @@ def gather_values(
     baselines: Mapping[str, Mapping[str, Columns]],
     judged: str,
     metric: Metric,
-    facts: Mapping[str, Any],
+    study: StudyRecord,
     chosen: str,
 ) -> Compared:
     """One value for each seed and example of the settings and baselines that were tested on the chosen one's rows, or
     on those of the first that has such values."""
-    about = _described(facts)
-    compared = Compared([], baselines={name for name, s in about.items() if s.get("baseline")} | set(baselines))
+    about = study.described
+    compared = Compared([], baselines={name for name, s in about.items() if s.baseline} | set(baselines))
     if metric.statistics is None:
         reason = f"{metric.title} is not made of one value for each example, so the settings are not compared by it."
         compared.left_out = [{"setting": name, "reason": reason} for name in dict.fromkeys((*runs, *baselines))]
@@ -185,7 +184,7 @@ def gather_values(
             rows = compared.rows or gathered[0][0]
             values_se = np.stack([aligned(*one, rows, judged, first or setting) for one in gathered])
             first, prints, compared.rows = first or setting, own, rows
-            compared.settings[setting] = SeedsByExamples(values_se, about.get(setting, {}).get("random", True))
+            compared.settings[setting] = SeedsByExamples(values_se, not about.get(setting, SettingRecord()).fixed)
         except NotComparableError as error:
             compared.left_out.append({"setting": setting, "reason": f"{setting} {error}, so it is not compared."})
     for name, own_columns in columns.items():
@@ -260,14 +259,18 @@ def _higher(one: Comparison, words: Words, alpha: float) -> dict[str, Any]:
     return {**facts, "p_corrected": one.p_corrected, "sentence": sentence}
 
 
-def _of_the_table(row: Mapping[str, Any], about: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
+def _of_the_table(row: Mapping[str, Any], about: SettingRecord, judged: str, metric: Metric) -> dict[str, Any]:
     """Of a metric that is not made of one value for each example: its mean over seeds, and nothing of how sure."""
     mean, std = row[f"{judged}_mean"], row.get(f"{judged}_std")
     sentence = f"{metric.title} {mean:.3f} on {judged}; how sure that is cannot be told of this metric."
-    random, seeds = bool(about.get("random", row.get("random", True))), row.get("n")
+    random, seeds = not (about.fixed or (about.random is None and row.get("random") is False)), row.get("n")
     holds_for = "examples" if not random else "this run" if seeds == 1 else "seeds and examples"
     expected = {"mean": mean, "low": None, "high": None, "level": 1 - ALPHA, "std": std, "about": holds_for}
-    facts = {"baseline": bool(about.get("baseline", row.get("baseline"))), "random": random, "seeds": seeds}
+    facts = {
+        "baseline": bool(row.get("baseline") if about.baseline is None else about.baseline),
+        "random": random,
+        "seeds": seeds,
+    }
     return {**facts, "expected": {**expected, "sentence": sentence}}
 
 

@@ -18,8 +18,9 @@ from heedful.storage.directories import make_directory
 from heedful.storage.locks import alone
 from heedful.storage.reading import read_object
 from heedful.storage.run_record import FORMAT
-from heedful.storage.runs import finished_run
+from heedful.storage.runs import finished_run, read_run
 from heedful.storage.shared import SharedStore
+from heedful.storage.statistics_record import Statistics
 from heedful.storage.whole import write_json
 from heedful.studies.baselines import Baselines, data_key, keep_examples, most_rows, whole_data
 from heedful.studies.board import board
@@ -114,7 +115,7 @@ def _run_plans(first: StudyPlan, sitting: _Sitting, of_pairs: Collection[str]) -
     """Run the plan, then whatever its kind wants after it; return what came of it, concluded."""
     study, kind = sitting.study, first.kind
 
-    def concluded(so_far: SoFar) -> dict[str, Any]:
+    def concluded(so_far: SoFar) -> Statistics:
         study["runs"] = [run for run in study["runs"] if run["name"] in sitting.order]
         return conclude(first, so_far, study, sitting.baselines, sitting.store)
 
@@ -172,8 +173,8 @@ def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
         run = finished_run(job.directory)
         if run is None:
             continue
-        manifest, name = run.manifest, job.setting.recipe.model.name_for(job.seed)
-        if name is not None and not job.setting.recipe.model.scratch:
+        manifest, name = run.manifest, job.setting.recipe.model.weights_for(job.seed)
+        if name is not None:
             key = (name, job.setting.recipe.model.revision)
             if key not in now:
                 now[key] = _fingerprint(*key, needed=waiting)
@@ -181,7 +182,7 @@ def _refuse_a_mixture(directory: Path, done: list[Job], waiting: bool) -> None:
                 raise RequestError(f"{directory}: {name} has changed since {job.name} was made; choose another --out.")
         for source, known in manifest.model.made_from.items():
             place = source.replace("{seed}", str(job.seed))
-            is_model = source == job.setting.recipe.model.bert  # the others are adapters
+            is_model = source in job.setting.recipe.model.other_models()  # the others are adapters
             found = _fingerprint(place, None, waiting) if is_model else _adapter_fingerprint(place, waiting)
             if found not in (None, known):
                 raise RequestError(f"{directory}: {place} has changed since {job.name} was made; choose another --out.")
@@ -256,7 +257,7 @@ def _refuse_missing_models(plan: StudyPlan) -> None:
 
 
 def _announce(plan: StudyPlan, so_far: SoFar, waiting: list[Job], sitting: _Sitting) -> float | None:
-    """Says how long these runs will take, and returns it in seconds; None if it cannot be told."""
+    """Print how long these runs will take, and return it in seconds; None if that is unknown."""
     at_once = sitting.at_once
     try:
         recipes = [(job.setting.recipe, job.seed) for job in waiting]
@@ -267,10 +268,10 @@ def _announce(plan: StudyPlan, so_far: SoFar, waiting: list[Job], sitting: _Sitt
     next_round = so_far.plans and not plan.final and plan.seeds_by_setting is None
     what = f"{count} run{'s' if count > 1 else ''}" + (" of the next round" if next_round else "")
     if at_once is None:
-        print(f"{what}: about {roughly(seconds)} of computing in all", file=sys.stderr)
+        print(f"{what}: about {roughly(seconds)} of computing in total", file=sys.stderr)
         return None
     together = min(at_once, count)
-    how = f", {together} at a time" if together > 1 else ""
+    how = f", {together} in parallel" if together > 1 else ""
     print(f"{what}{how}: about {roughly(seconds / together)}", file=sys.stderr, flush=True)
     return seconds / together
 
@@ -312,9 +313,8 @@ def _record(directory: Path, study: dict[str, Any], jobs: list[Job], result: Res
     }  # fmt: skip
     later = [name for name in known if name not in order]
     study["runs"] = [known[name] for name in [*order, *later] if name in known]
-    manifest = job.directory / "manifest.json"
-    if manifest.exists():
-        data = read_object(manifest)["data"]
+    if (job.directory / "manifest.json").exists():
+        data = read_run(job.directory).manifest.data.written
         if data["sizes"].get("train", 0) > study.get("data", data)["sizes"].get("train", 0) or "data" not in study:
             study["data"] = data  # of a learning curve, that of the most rows
     _write(directory, study)
@@ -390,7 +390,7 @@ def _open(directory: Path, plan: StudyPlan, described: dict[str, Any]) -> dict[s
     other = other or study.get("search") != described.get("search")
     other = other or (grown and study.get("seeds") != described["seeds"])
     if other or len(before) < len(plan.settings) or not all(map(_same_setting, before, plan.settings)):
-        raise RequestError(f"{directory}: holds another study; choose another directory with --out.")
+        raise RequestError(f"{directory}: contains a different study. Choose another directory with --out.")
     return study
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from heedful.evaluation.metrics import metric_named, stated_metrics
 from heedful.evaluation.spread import summarise
-from heedful.storage.reading import records
-from heedful.storage.runs import finished_run, judging_order
+from heedful.storage.runs import Run, finished_run, judging_order
 from heedful.storage.whole import write_text
 from heedful.studies.parts import DevCurve, StudyPlan
 
@@ -24,28 +23,34 @@ def table_rows(directory: Path, plan: StudyPlan) -> list[Row]:
         names = [f"{setting.name}-seed{seed}" for seed in plan.seeds_of(setting)]
         runs = [run for name in names if (run := finished_run(directory / "runs" / name)) is not None]
         row: Row = {"setting": setting.name, "model": setting.model, "method": setting.method, **dict(setting.values)}
-        row |= {"baseline": setting.baseline, "random": setting.random, "n": len(runs)}
-        if any(run.manifest.pruned is not None for run in runs):
-            row["pruned"] = max(run.manifest.pruned or 0 for run in runs)
-        if runs:
-            metric = metric_named(str(runs[0].metrics.primary), stated_metrics(runs[0].manifest))
-            row |= {"metric": metric.name, "higher_is_better": metric.higher_is_better}
-            for name in dict.fromkeys(name for run in runs for name in run.metrics.splits):
-                values = [run.scores(name).number(metric.name) for run in runs if name in run.metrics.splits]
-                known = [value for value in values if value is not None]
-                if len(known) == len(values):
-                    spread = summarise(known)
-                    row |= {f"{name}_{key}": spread[key] for key in ("mean", "std")}
-            first = runs[0].manifest
-            cost = first.cost
-            row["train_rows"] = first.data.sizes.get("train")
-            row["training_seconds"] = sum(run.manifest.cost.training_seconds or 0.0 for run in runs) / len(runs)
-            row["trainable_parameters"] = first.model.parameters.trainable
-            row |= {"prediction_seconds": cost.prediction_seconds, "model_bytes": cost.model_bytes}
-            row |= {} if cost.adapter_bytes is None else {"adapter_bytes": cost.adapter_bytes}
-            row["model_directory"] = f"runs/{runs[0].directory.name}/model"
-        rows.append(row)
+        row |= {"baseline": setting.baseline, "random": setting.random}
+        rows.append(row | columns_of_runs(runs))
     return rows
+
+
+def columns_of_runs(runs: Sequence[Run]) -> Row:
+    """Return what a row of the table says of the finished runs of a setting."""
+    row: Row = {"n": len(runs)}
+    if not runs:
+        return row
+    if any(run.manifest.pruned is not None for run in runs):
+        row["pruned"] = max(run.manifest.pruned or 0 for run in runs)
+    metric = metric_named(str(runs[0].metrics.primary), stated_metrics(runs[0].manifest))
+    row |= {"metric": metric.name, "higher_is_better": metric.higher_is_better}
+    for name in dict.fromkeys(name for run in runs for name in run.metrics.splits):
+        values = [run.scores(name).number(metric.name) for run in runs if name in run.metrics.splits]
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            spread = summarise(known)
+            row |= {f"{name}_{key}": spread[key] for key in ("mean", "std")}
+    first = runs[0].manifest
+    row["train_rows"] = first.data.sizes.get("train")
+    row["training_seconds"] = sum(run.manifest.cost.training_seconds or 0.0 for run in runs) / len(runs)
+    row["trainable_parameters"] = first.model.parameters.trainable
+    row |= {"prediction_seconds": first.cost.prediction_seconds, "model_bytes": first.cost.model_bytes}
+    row |= {} if first.cost.adapter_bytes is None else {"adapter_bytes": first.cost.adapter_bytes}
+    row["model_directory"] = f"runs/{runs[0].directory.name}/model"
+    return row
 
 
 def evaluation_sets(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -105,11 +110,6 @@ def printed(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             line[len(swept) + 1] += f" (stopped at mark {row['pruned']})"
         cells.append(line)
     return headings, cells
-
-
-def tried_and_chosen(study: Mapping[str, Any]) -> set[str]:
-    """Return the names of the settings that a search has chosen, one of each group, as it tried them."""
-    return {str(s.get("name")).removesuffix("-final") for s in records(study, "final_settings")}
 
 
 def markdown(rows: Sequence[Row], chosen: str | None) -> str:

@@ -30,12 +30,12 @@ class Trial:
     score: float | None
     pruned: bool = False
     curve: Mapping[int, float] | None = None
-    """Mean scores by mark, of what was stopped early."""
+    """Mean scores by evaluation, of what was stopped early."""
 
 
 def propose(axes: Axes, tried: Sequence[Trial], count: int, trials: int, seed: int) -> list[dict[str, Any]]:
-    """`count` settings that were not tried yet: the first ones at random, then where TPE expects the most, and where it
-    repeats itself some other. Fewer, or none, if there are no more."""
+    """Return `count` settings that were not tried yet: random ones at first, then those that TPE proposes; a random one
+    where TPE repeats itself. Fewer, or none, if no more are left."""
     try:
         import optuna
     except ImportError:
@@ -67,7 +67,7 @@ def propose(axes: Axes, tried: Sequence[Trial], count: int, trials: int, seed: i
 
 
 def _untried(axes: Axes, known: set[str], draw: random.Random) -> dict[str, Any] | None:
-    """Any setting that is left; None if there is none, or none is found."""
+    """Return any setting that is left; None if there is none, or none is found."""
     lists = [v if isinstance(v, list) else _whole(v) for v in axes.values()]
     if all(v is not None for v in lists) and math.prod(len(v or ()) for v in lists) <= _LISTED:
         left = (dict(zip(axes, values, strict=True)) for values in itertools.product(*(v or () for v in lists)))
@@ -91,8 +91,8 @@ def _drawn(values: Range, draw: random.Random) -> float:
 
 
 def thresholds(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """What a run must have reached by each mark: the median of earlier runs there (Optuna's median pruner). Empty while
-    these are few."""
+    """Return the score that a run must have reached by each evaluation: the median of earlier runs (Optuna's median
+    pruner). Empty while these are few."""
     if len(curves) < _FEWEST:
         return {}
     marks = sorted({mark for curve in curves for mark in curve})

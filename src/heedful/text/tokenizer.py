@@ -1,6 +1,5 @@
 """Text to ids and back: one class over the `tokenizers` library, the same for every kind of vocabulary."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import tokenizers
 from tokenizers import AddedToken, models
 
 from heedful.errors import RequestError
+from heedful.storage.hashing import sha256_of_json
 from heedful.text.pieces import Cutter, Pieces, UncuttableError
 
 Text = str | tuple[str, str]
@@ -258,14 +258,14 @@ class Tokenizer:
         else:
             whole = json.loads(self._core.to_str())
             content = [whole[key] for key in ("added_tokens", "normalizer", "pre_tokenizer", "model")]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return sha256_of_json(content, sort_keys=True)
 
     @property
     def vocabulary_hash(self) -> str:
         """Equal where every id is the same token. Other than the fingerprint it is no matter of how a release of
         `tokenizers` writes a vocabulary, so that it can be stored."""
         tokens = self._pieces.tokens if self._pieces else [self._core.id_to_token(i) for i in range(self.size)]
-        return hashlib.sha256(json.dumps(list(tokens)).encode()).hexdigest()
+        return sha256_of_json(list(tokens))
 
     @cached_property
     def size(self) -> int:

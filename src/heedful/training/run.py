@@ -379,8 +379,8 @@ def _manifest(
 
 def _pretrained(recipe: Recipe, seed: int) -> dict[str, Any]:
     """How far the model that a run begins from had come, if a run of ours has left it."""
-    name = recipe.model.name_for(seed)
-    if name is None or recipe.model.scratch:
+    name = recipe.model.weights_for(seed)
+    if name is None:
         return {}
     place = Path(name).expanduser()
     far = trained_to(find(place) if names_mark(place) and place.parent.is_dir() else place)

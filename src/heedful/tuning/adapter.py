@@ -14,32 +14,33 @@ from heedful.tuning.adapters import NewAdapterTable, NewAdapterTuning, layers_le
 
 class AdapterTable(NewAdapterTable):
     method: Literal["adapter"] = "adapter"
-    """Bottleneck adapters and the head move; the body stays as it is to the bit."""
+    """Train bottleneck adapters and the head; the body stays the same to the bit."""
     placement: Literal["pfeiffer", "houlsby", "parallel"] = "pfeiffer"
-    """Where they stand: after the feed-forward network, reading the normalised sum (Pfeiffer); after attention and
-    after the feed-forward network, reading their outputs (Houlsby); or beside the feed-forward network."""
+    """Where adapters are: after the feed-forward network, reading the normalised sum (Pfeiffer); after attention
+    and after the feed-forward network, reading their outputs (Houlsby); or parallel to the feed-forward network."""
     reduction: float | None = Field(None, ge=0.01)
-    """The body's width divided by the bottleneck's. Default: 16; 2 in parallel."""
+    """The body's width divided by the bottleneck's. Default: 16; 2 if parallel."""
     activation: str | None = None
-    """In the bottleneck: gelu, gelu_new, leaky_relu, relu, silu or tanh. Default: relu; silu in Houlsby's placement."""
+    """Activation in the bottleneck: gelu, gelu_new, leaky_relu, relu, silu or tanh. Default: relu; silu for
+    Houlsby's placement."""
     layers: list[int] | None = None
-    """The layers with adapters, counted from 0, or from −1 down from the top. Default: all. Where the lower ones have
-    none, what they give is computed once."""
+    """Layers with adapters, counted from 0, or from −1 down from the top. Default: all. If the lower ones have
+    none, their states are computed once."""
     residual: Literal["output", "sum", "input"] | None = None
-    """What the bottleneck's output is added to: the sublayer's output, that plus the stream, or what the bottleneck
-    reads. Default: the sublayer's output."""
+    """What the bottleneck's output is added to: the sublayer's output, that plus the stream, or the bottleneck's
+    input. Default: the sublayer's output."""
     norm_before: bool = False
-    """Whether there is a layer norm of its own before the bottleneck."""
+    """Whether the bottleneck has its own layer norm before it."""
     norm_after: bool = False
-    """Whether there is a layer norm of its own after the bottleneck."""
+    """Whether the bottleneck has its own layer norm after it."""
     scaling: float | Literal["learned", "channel"] | None = None
-    """What the bottleneck's output is multiplied by: a number, or one that is learned, or one for each channel.
-    Default: 1; 4 in parallel."""
+    """Factor of the bottleneck's output: a number, a learned number, or one for each channel. Default: 1; 4 if
+    parallel."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of the bottleneck's output."""
     initial: Literal["zero", "normal", "truncated"] = "zero"
-    """How it begins: with W_up = 0, so that it changes nothing at first; with both matrices N(0, 0.02²); or both
-    N(0, 0.01²) cut off at two deviations, as Houlsby's paper has it."""
+    """Initial weights: W_up = 0, so that it changes nothing at first; both matrices N(0, 0.02²); or both N(0,
+    0.01²) truncated at two standard deviations, as in Houlsby's paper."""
 
 
 class Adapter(NewAdapterTuning):

@@ -85,12 +85,12 @@ class NewAdapterTable(TuningTable):
     """What the tunings that train adapters of their own have in common."""
 
     name: str | None = None
-    """What the adapter is called. Default: the name of the data, or of the task."""
+    """Name of the adapter. Default: the name of the data, or of the task."""
     start: str | None = None
-    """An adapter to go on from, instead of fresh weights: its directory, that of a model with one adapter, or a hub id;
-    {seed} stands for the run's seed. How large it is and where it stands, it says itself."""
+    """Existing adapter to continue training, instead of random weights: its directory, that of a model with one
+    adapter, or a hub id; {seed} is replaced by the run's random seed. Its size and layers are its own."""
     per_task: bool = False
-    """With several tasks: whether each has an adapter of its own, or one serves all."""
+    """With several tasks: whether each has its own adapter, or all share one."""
 
 
 class NewAdapterTuning(AdapterTuning):

@@ -16,7 +16,7 @@ from heedful.tuning.protocol import Cost, Tuning, TuningContext
 
 class BiasTable(TuningTable):
     method: Literal["bias"] = "bias"
-    """The biases of the body and the head move, all matrices and gains of the body stay as they are."""
+    """Train the biases of the body and the head; all matrices and gains of the body are frozen."""
 
 
 class Bias(Tuning):

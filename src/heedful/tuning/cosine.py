@@ -4,6 +4,7 @@ class (a line, for a score) are solved for."""
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from heedful.building.body import body_table
 from heedful.errors import RequestError
 from heedful.inputs.protocol import Inputs
 from heedful.models.transformer import Transformer
@@ -17,7 +18,7 @@ _PENALTY = 1e-6  # so that there is an optimum even if the cosine separates the 
 
 class CosineTable(TuningTable):
     method: Literal["cosine"] = "cosine"
-    """Nothing but the cosine of the two texts of a pair is read: a baseline, with no seed."""
+    """Use only the cosine of the two texts of a pair: a deterministic baseline."""
 
 
 class Cosine(Frozen):
@@ -38,7 +39,8 @@ class Cosine(Frozen):
                 f'tuning.method = "cosine" solves for its head, which objective.kind = "{recipe.objective.kind}" does '
                 'not allow; use "frozen" or "full".'
             )
-        if recipe.model.pairs is not None or recipe.model.head != "linear" or recipe.model.recurrent is not None:
+        model = body_table(recipe)
+        if model.pairs is not None or model.head != "linear" or model.recurrent is not None:
             raise RequestError(
                 'tuning.method = "cosine" has its own head; leave out model.pairs, model.head and a recurrent '
                 "model.pooling."
@@ -55,7 +57,7 @@ class Cosine(Frozen):
             return None
         content = recipe.identity()
         model = {key: content["model"][key] for key in ("name", "revision", "pooling") if key in content["model"]}
-        if recipe.model.recurrent or model.get("pooling") == "cls":  # not every body comes with these
+        if body_table(recipe).recurrent or model.get("pooling") == "cls":  # not every body comes with these
             del model["pooling"]
         data = {key: value for key, value in content.get("data", {}).items() if key != "redraw"}
         used = {"max_length", "device", "threads"}

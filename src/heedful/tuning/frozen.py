@@ -8,12 +8,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import nn
 
+from heedful.building.body import body_table
 from heedful.errors import RequestError
 from heedful.inference.reader import TextReader
 from heedful.inputs.protocol import Inputs
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import HeadInput
-from heedful.recipes.schema import Recipe, TuningTable
+from heedful.recipes.schema import Recipe, RowsTable, TuningTable
 from heedful.tuning.features import compute_features, compute_lower_states
 from heedful.tuning.protocol import Cost, Tuning, TuningContext
 from heedful.tuning.solving import PENALTIES, solve_head
@@ -27,14 +28,14 @@ _OF_STEPS = (
 
 class FrozenTable(TuningTable):
     method: Literal["frozen"] = "frozen"
-    """The head alone moves, on features that are computed once."""
+    """Train only the head, on features that are computed once."""
     solve: bool | None = None
-    """Whether the head is solved to the optimum of its regularised loss, with no seed and no learning rate, or trained
-    step by step. Default: a linear head is solved; others have no one optimum."""
+    """Whether to solve the head to the optimum of its regularised loss, which is deterministic and needs no
+    learning rate, or to train it step by step. Default: true for a linear head; other heads have no single optimum."""
     penalties: list[float] = Field(PENALTIES, min_length=1)
-    """The weights λ of the penalty λ/2 ‖W‖² that are tried when it is solved, on features that are scaled to vary by
-    one on average; from the largest on, until four in a row improve neither the metric nor the loss on dev. The best
-    by the metric is kept; of equals the one with the lowest loss on dev, then the largest."""
+    """Weights λ of the penalty λ/2 ‖W‖² to try when the head is solved, on features scaled to a mean variance of
+    one; from the largest on, until four in a row improve neither the metric nor the loss on dev. The best by the
+    metric is kept; if several tie, the one with the lowest loss on dev, then the largest."""
 
 
 class Frozen(Tuning):
@@ -77,14 +78,14 @@ class Frozen(Tuning):
     @classmethod
     def check(cls, recipe: Recipe) -> None:
         table = recipe.tuning
-        if recipe.model.shape is not None:
+        if body_table(recipe).shape is not None:
             raise RequestError(
                 f'tuning.method = "{table.method}" on random weights learns little; use "full", or model.name with '
                 "model.scratch = true to see how little."
             )
         if not isinstance(table, FrozenTable):
             return
-        if table.solve and (recipe.model.head != "linear" or recipe.model.recurrent is not None):
+        if table.solve and (body_table(recipe).head != "linear" or body_table(recipe).recurrent is not None):
             raise RequestError(
                 'tuning.solve needs model.head = "linear" and no recurrent network: others have no one optimum.'
             )
@@ -99,7 +100,7 @@ class Frozen(Tuning):
         assert isinstance(table, FrozenTable)
         if table.solve is not None:
             return table.solve
-        return recipe.objective.CONVEX and recipe.model.head == "linear" and recipe.model.recurrent is None
+        return recipe.objective.CONVEX and body_table(recipe).head == "linear" and body_table(recipe).recurrent is None
 
     @classmethod
     def penalties(cls, recipe: Recipe) -> Sequence[float]:
@@ -110,7 +111,9 @@ class Frozen(Tuning):
     @classmethod
     def unused(cls, recipe: Recipe) -> Mapping[str, str]:
         method = f'with tuning.method = "{recipe.tuning.method}"'
-        cached = {} if recipe.model.recurrent else {"training.batch_tokens": f"{method}, whose texts are read once"}
+        cached = (
+            {} if body_table(recipe).recurrent else {"training.batch_tokens": f"{method}, whose texts are read once"}
+        )
         if not cls.solves(recipe):
             return {**cached, "tuning.penalties": "where the head is trained step by step"}
         why = f"{method}, whose head is solved, not trained step by step"
@@ -119,7 +122,8 @@ class Frozen(Tuning):
     @classmethod
     def random(cls, recipe: Recipe) -> bool:
         data = recipe.data
-        redrawn = data.redraw and (data.limit is not None or (data.fraction or 1.0) < 1)
+        part = isinstance(data, RowsTable) and (data.limit is not None or (data.fraction or 1.0) < 1)
+        redrawn = part and data.redrawn
         return redrawn or recipe.model.seeded or not cls.solves(recipe)
 
     def trainable(self) -> dict[str, nn.Parameter]:

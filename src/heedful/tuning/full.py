@@ -19,11 +19,11 @@ from heedful.tuning.vocabulary import CompactTable
 
 class FullTable(TuningTable):
     method: Literal["full"] = "full"
-    """Every weight moves."""
+    """Train every weight."""
     layer_decay: float = Field(1.0, gt=0, le=1)
-    """Each layer's learning rate is this times that of the layer above it; 1: the same everywhere."""
+    """Factor of each layer's learning rate relative to the layer above; 1: the same everywhere."""
     reinit_layers: int = Field(0, ge=0)
-    """How many of the top layers start from fresh weights."""
+    """Number of top layers that start from random weights."""
 
 
 class Full(Tuning):

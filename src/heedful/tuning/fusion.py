@@ -22,19 +22,19 @@ from heedful.tuning.fusion_use import fusion_use
 
 class FusionTable(TuningTable):
     method: Literal["fusion"] = "fusion"
-    """Adapters that are there already are fused by attention; the fusion and the head move."""
+    """Fuse existing adapters by attention; train the fusion and the head."""
     adapters: list[str] = Field(default=[])
-    """The adapters to fuse, at least two: directories of adapters or of models with one adapter, or hub ids. {seed}
-    stands for the run's seed."""
+    """Adapters to fuse, at least two: directories of adapters or of models with one adapter, or hub ids. {seed} is
+    replaced by the run's random seed."""
     query: Literal["after", "before"] = "after"
     """Whether the query is the state after the sum and the norm, which Pfeiffer's adapters read, or the sublayer's
     output before them."""
     value: bool = True
     """Whether there is a value matrix, which starts at the identity."""
     regularise: float = Field(0.01, ge=0)
-    """Weight of the penalty ‖I − V‖² on how far value matrices have moved from the identity."""
+    """Weight of the penalty ‖I − V‖², which keeps value matrices near the identity."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout of the scores by which adapters are weighed."""
+    """Dropout of the fusion's attention scores."""
 
 
 class Fusion(AdapterTuning):

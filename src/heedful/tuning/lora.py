@@ -16,26 +16,26 @@ from heedful.tuning.adapters import NewAdapterTable, NewAdapterTuning, layers_le
 
 class LoraTable(NewAdapterTable):
     method: Literal["lora"] = "lora"
-    """Low-rank changes of linear maps and the head move; the body stays as it is to the bit."""
+    """Train low-rank changes of linear maps and the head; the body stays the same to the bit."""
     maps: list[Literal["query", "key", "value", "qkv", "attention-output", "up", "down"]] | None = Field(
         None, min_length=1
     )
-    """Which maps are changed: of attention "query", "key", "value" (in GPT-2 they are one, "qkv") and
-    "attention-output", of the feed-forward network "up" and "down". Default: queries and values, or "qkv"."""
+    """Maps to change: in attention "query", "key", "value" (in GPT-2 they are one, "qkv") and "attention-output",
+    in the feed-forward network "up" and "down". Default: queries and values, or "qkv"."""
     rank: int = Field(8, ge=1)
-    """The rank r of the change B A."""
+    """Rank r of the change B A."""
     alpha: float = Field(16.0, gt=0)
     """The change is scaled by alpha/rank."""
     stabilised: bool = False
-    """Whether it is scaled by alpha/√rank instead (rank-stabilised LoRA)."""
+    """Whether to scale by alpha/√rank instead (rank-stabilised LoRA)."""
     layers: list[int] | None = None
-    """The layers that are changed, counted from 0, or from −1 down from the top. Default: all. Where the lower ones are
-    not, what they give is computed once."""
+    """Layers to change, counted from 0, or from −1 down from the top. Default: all. If the lower ones are
+    unchanged, their states are computed once."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout before A."""
     merge: bool = False
-    """Whether the change becomes a part of the saved weights, and the adapter is no more. With model.pooling = "cls"
-    the model then opens whole in Hugging Face's library."""
+    """Whether to merge the change into the saved weights, so that there is no adapter. With model.pooling = "cls"
+    the model then loads completely in Hugging Face's library."""
 
 
 class Lora(NewAdapterTuning):

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from heedful.errors import RequestError
 from heedful.storage.hashing import sha256_of, sha256_of_file
-from heedful.storage.reading import mapping, read_object
+from heedful.storage.reading import read_object
 
 FORMAT = 1
 DESCRIPTION = "corpus.json"
@@ -130,5 +130,6 @@ def verify(directory: Path) -> None:
 
 
 def _digests(shard: Mapping[str, Any]) -> dict[str, str]:
-    known = mapping(shard, "sha256")
+    known = shard.get("sha256")
+    known = known if isinstance(known, dict) else {}
     return {name: str(known[name]) for name in ARRAYS if name in known}

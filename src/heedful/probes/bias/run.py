@@ -21,7 +21,6 @@ from heedful.probes.models import Subject
 from heedful.probes.output import Layout, check_place, refuse_files
 from heedful.probes.subjects import all_subjects, listed, refuse_same_names
 from heedful.storage.directories import replace_directory
-from heedful.storage.reading import records
 from heedful.storage.whole import write_json, write_text
 
 FORMAT = 1
@@ -99,7 +98,9 @@ def free_place(
 
 def _check_place(place: Path, request: Mapping[str, Any]) -> None:
     stored = check_place(place, _LAYOUT, request)
-    ours = {f"{stem}.tsv" for stem in _stems([str(one.get("name")) for one in records(stored, "sets")])}
+    sets = stored.get("sets")
+    names = [str(one.get("name")) for one in sets if isinstance(one, dict)] if isinstance(sets, list) else []
+    ours = {f"{stem}.tsv" for stem in _stems(names)}
     refuse_files(p for p in (place / "pairs").glob("*") if p.name not in ours)
 
 

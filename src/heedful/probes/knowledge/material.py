@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 from heedful.data.catalog import QUESTIONS
 from heedful.data.corpus.documents import all_documents
 from heedful.data.corpus.finding import find_sources
-from heedful.data.question_sets import questions_of
+from heedful.data.question_sets import QuestionTable, questions_of
 from heedful.data.questions import load_questions, read_questions
 from heedful.data.records import Questions
+from heedful.data.running_text import CorpusTable
 from heedful.errors import RequestError
 from heedful.inference.questions import ANSWER_TOKENS
 from heedful.objectives.answer import AnswerTable
 from heedful.probes.knowledge.names import KnownNames, KnownText
 from heedful.recipes.reading import draft_recipe
-from heedful.recipes.schema import DataTable
 from heedful.storage.runs import judging_order
 
 T = TypeVar("T")
@@ -60,10 +60,11 @@ class Library:
     def material(self, subject: str, recipe: Mapping[str, Any] | None) -> Material:
         given, drafted = self.given, None if recipe is None else draft_recipe(recipe, subject)
         answers = drafted.objective if drafted is not None and isinstance(drafted.objective, AnswerTable) else None
-        own = drafted.data if drafted is not None and answers is not None else None
+        own = drafted.data if drafted is not None and isinstance(drafted.data, QuestionTable) else None
         name, questions = self._questions(subject, own)
         train_name, train = self._train(subject, own)
-        corpora = drafted.data if drafted is not None and drafted.data.corpora else None
+        table = None if drafted is None else drafted.data
+        corpora = table if isinstance(table, CorpusTable) and table.corpora else None
         text = None
         if given.text:
             text = self._given_text()
@@ -74,7 +75,7 @@ class Library:
         most = ANSWER_TOKENS if answers is None else answers.answer_tokens
         return Material(name, questions, train_name, train, text, most, names)
 
-    def _questions(self, subject: str, own: DataTable | None) -> tuple[str, Questions]:
+    def _questions(self, subject: str, own: QuestionTable | None) -> tuple[str, Questions]:
         if self.given.questions is not None:
             return self._split(self.given.questions, "dev")
         if own is None:
@@ -86,7 +87,7 @@ class Library:
         judged = judging_order(name for name in sets if name != "train")
         return _called(own, judged[0]), sets[judged[0]]
 
-    def _train(self, subject: str, own: DataTable | None) -> tuple[str, Questions | None]:
+    def _train(self, subject: str, own: QuestionTable | None) -> tuple[str, Questions | None]:
         if self.given.train is not None:
             return self._split(self.given.train, "train")
         if own is not None:
@@ -108,7 +109,7 @@ class Library:
             )
         return path.name, self._once("file", str(path), lambda: read_questions(path, None, None, None, None))
 
-    def _sets(self, subject: str, own: DataTable) -> dict[str, Questions]:
+    def _sets(self, subject: str, own: QuestionTable) -> dict[str, Questions]:
         asked = questions_of(own)
         return self._once("sets", json.dumps(asked), lambda: _of_recipe(subject, lambda: load_questions(**asked)[0]))
 
@@ -131,7 +132,7 @@ class Library:
         return made
 
 
-def _called(own: DataTable, split: str) -> str:
+def _called(own: QuestionTable, split: str) -> str:
     file = getattr(own, split)
     if own.name or file is None:  # of a named set, or carved from train
         return f"{own.name or Path(str(own.train)).name}, {split}"

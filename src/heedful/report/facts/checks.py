@@ -5,7 +5,6 @@ from typing import Literal
 
 from heedful.report.facts.comparison import Comparison, Setting
 from heedful.report.page.words import figure, listed, plain, several, title_of
-from heedful.storage.reading import mapping, number
 from heedful.storage.run_record import DataRecord
 
 ENOUGH_SEEDS = 5
@@ -25,7 +24,7 @@ class Check:
 
 def checks(c: Comparison) -> list[Check]:
     """Those that warn first."""
-    made = [*_of_data(c.study.data), _runs(c)]
+    made = [*_of_data(c.study.record.data), _runs(c)]
     chosen = c.setting(c.chosen)
     if chosen is not None and c.split is not None:
         made += [_classes(c, c.split), _learned(c)]
@@ -83,11 +82,10 @@ def _classes(c: Comparison, split: str) -> Check | None:
 
 def _learned(c: Comparison) -> Check | None:
     """Check for each setting whether one of its runs has learned nothing, as the statistics say."""
-    settings = mapping(c.statistics, "settings")
-    known = {s.name: found for s in _competitors(c) if (found := mapping(mapping(settings, s.name), "failed"))}
+    known = {s.name: found for s in _competitors(c) if (found := c.statistics.about(s.name).failed)}
     if not known:
         return None
-    sentences = [plain(found.get("sentence")) for found in known.values() if found.get("failed")]
+    sentences = [plain(found.sentence) for found in known.values() if found.failed]
     if sentences:
         return Check("runs that learned nothing", "warns", _joined(sentences))
     who = title_of(next(iter(known))) if len(known) == 1 else several(len(known), "setting")
@@ -107,7 +105,7 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Check]:
         if not other.baseline or other is chosen:
             continue
         row, name = c.against(other.name), title_of(other.name)
-        shown = row.get("better") == "a"
+        shown = row.better == "a"
         sentence = f"{title_of(chosen.name)} is {'' if shown else 'not '}shown to beat {name} on {c.split}."
         made.append(Check(f"against {name}", "passed" if shown else "warns", sentence))
     if chosen.baseline:
@@ -118,13 +116,8 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Check]:
 
 def _seeds(c: Comparison) -> Check | None:
     """Check how many seeds each setting has in which a seed plays a part."""
-    settings = mapping(c.statistics, "settings")
-    about = {s.name: found for s in _competitors(c) if (found := mapping(settings, s.name))}
-    random = {
-        name: seeds
-        for name in about
-        if about[name].get("random") is not False and (seeds := number(about[name], "seeds")) is not None
-    }
+    about = {s.name: found for s in _competitors(c) if (found := c.statistics.about(s.name))}
+    random = {name: one.seeds for name, one in about.items() if one.random is not False and one.seeds is not None}
     if about and not random:
         return Check("few seeds", "passed", f"No seed plays a part in {_named([*about])}.")
     if not random:
@@ -148,7 +141,7 @@ def _named(settings: list[str]) -> str:
 
 
 def _rows(c: Comparison) -> Check | None:
-    rows, least = number(c.statistics, "examples"), number(mapping(c.statistics, "how_many_more"), "difference")
+    rows, least = c.statistics.examples, c.statistics.how_many_more.difference
     if rows is None:
         return None
     could = "" if least is None else f", which could show differences from about {figure(least, 3)}"

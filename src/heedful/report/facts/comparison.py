@@ -11,24 +11,24 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import METRICS, Metric
 from heedful.evaluation.spread import summarise
 from heedful.report.facts.run import metrics_of, primary_of
-from heedful.storage.reading import mapping, number, records
-from heedful.storage.run_record import BaselineScores, Cost, Manifest, Metrics, Scores
+from heedful.storage.run_record import BaselineScores, Cost, Manifest, Metrics, RecipeView, Scores
 from heedful.storage.runs import Run, Study, judging_order
+from heedful.storage.statistics_record import FORMAT as STATISTICS
+from heedful.storage.statistics_record import ComparisonRecord, Expected, Statistics
+from heedful.storage.study_record import SettingRecord, TableRow
 
 MOST_DRAWN = 8
 """Settings that a chart tells apart: as many as the palette has colours."""
 MOST_STILLS = 6
 """Settings that have a picture and a table of their own on paper, where the page has a choice of all."""
-STATISTICS = 2
-"""The format of statistics.json that is understood."""
 
 
 @dataclass(frozen=True)
 class Setting:
     name: str
-    facts: dict[str, Any]
+    record: SettingRecord
     """What study.json says of it."""
-    row: dict[str, Any]
+    row: TableRow
     """Its row in the table of the study."""
     runs: tuple[Run, ...]
     """Those that are done; only they count."""
@@ -38,7 +38,7 @@ class Setting:
 
     @property
     def baseline(self) -> bool:
-        return self.facts.get("baseline") is True or self.row.get("baseline") is True
+        return bool(self.record.baseline or self.row.baseline)
 
     def summary(self, split: str, metric: str) -> dict[str, Any]:
         return summarise([v for run in self.runs if (v := score(run, split, metric)) is not None])
@@ -46,7 +46,7 @@ class Setting:
     def cost(self, key: str) -> float | None:
         """As the table has it, else the mean over the runs."""
         spent = [v for run in self.runs if (v := run.manifest.cost.number(key)) is not None]
-        known = number(self.row, key)
+        known = self.row.number(key)
         return known if known is not None else sum(spent) / len(spent) if spent else None
 
 
@@ -63,12 +63,12 @@ class Comparison:
     """The evaluation set by which all are judged; None if no run has a score."""
 
     @property
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> Statistics:
         """What statistics.json says of the judged set and the deciding metric; empty if it speaks of others, or of the
         chosen setting in other words than this version's."""
         known = self.study.statistics
-        alike = known.get("split") == self.split and known.get("metric") == self.metric.name
-        return known if alike and known.get("format") == STATISTICS else {}
+        alike = (known.split, known.metric, known.format) == (self.split, self.metric.name, STATISTICS)
+        return known if alike else Statistics()
 
     @property
     def chosen(self) -> str | None:
@@ -77,24 +77,24 @@ class Comparison:
 
     @property
     def alpha(self) -> float:
-        return number(self.statistics, "alpha") or 0.05
+        return self.statistics.alpha
 
     def setting(self, name: str | None) -> Setting | None:
         return next((s for s in self.settings if s.name == name), None)
 
-    def expected(self, name: str) -> dict[str, Any]:
+    def expected(self, name: str | None) -> Expected:
         """mean, low and high for other seeds and examples; empty where nothing is known."""
-        return mapping(mapping(mapping(self.statistics, "settings"), name), "expected")
+        return self.statistics.about(name).expected
 
-    def against(self, name: str) -> dict[str, Any]:
+    def against(self, name: str) -> ComparisonRecord:
         """What was found of the chosen setting (a) against this one (b); empty where they were not compared."""
-        rows = records(self.statistics, "comparisons")
-        return next((row for row in rows if (row.get("a"), row.get("b")) == (self.chosen, name)), {})
+        rows = self.statistics.comparisons
+        return next((row for row in rows if (row.a, row.b) == (self.chosen, name)), ComparisonRecord())
 
     @property
     def not_compared(self) -> dict[str, str]:
         """The settings that could not be compared, each with the reason in words."""
-        return {str(one.get("setting")): str(one.get("reason")) for one in records(self.statistics, "not_compared")}
+        return {one.setting: one.reason for one in self.statistics.not_compared}
 
     @property
     def runs(self) -> list[Run]:
@@ -140,26 +140,26 @@ class Comparison:
 
 
 def compare(study: Study) -> Comparison:
-    table = {str(row.get("setting")): row for row in records(study.facts, "table")}
-    final = records(study.facts, "final_settings")
-    described = {str(s.get("name", "")): s for s in final or records(study.facts, "settings")}
-    for entry, _ in study.runs if not final else []:
-        described.setdefault(str(entry.get("setting", "")), {})
-    competing = {str(s.get("name")): s for s in records(study.facts, "settings") if s.get("baseline") is True}
-    competing |= {name: {} for name, row in table.items() if row.get("baseline") is True and name not in competing}
-    tested = mapping(study.statistics, "settings")  # a baseline that is no model has no row, and is compared too
-    unsaved = [n for n in tested if mapping(tested, n).get("baseline") is True and n not in competing]
-    competing |= {name: {"baseline": True, "random": False} for name in unsaved}
+    record = study.record
+    table = {row.setting: row for row in record.table}
+    described = {s.name: s for s in record.final_settings or record.settings}
+    for entry, _ in study.runs if not record.final_settings else []:
+        described.setdefault(entry.setting, SettingRecord())
+    competing = {s.name: s for s in record.settings if s.baseline}
+    competing |= {name: SettingRecord() for name, row in table.items() if row.baseline and name not in competing}
+    tested = study.statistics.settings  # a baseline that is no model has no row, and is compared too
+    unsaved = [name for name, about in tested.items() if about.baseline and name not in competing]
+    competing |= {name: SettingRecord(baseline=True, random=False) for name in unsaved}
     settings = []
-    for name, facts in (described | {n: described.get(n) or f for n, f in competing.items()}).items():
-        entries = [(entry, run) for entry, run in study.runs if str(entry.get("setting", "")) == name]
-        done = [run for entry, run in entries if run is not None and run.done and entry.get("state", "done") == "done"]
-        row = table.get(name, {})
+    for name, about in (described | {n: described.get(n) or s for n, s in competing.items()}).items():
+        entries = [(entry, run) for entry, run in study.runs if entry.setting == name]
+        done = [run for entry, run in entries if run is not None and run.done and entry.state == "done"]
+        row = table.get(name, TableRow())
         if name in competing and not entries:
             borrowed = _borrowed(study, name, row)
-            settings += [Setting(name, facts, row, (borrowed,), 0, borrowed=True)] if borrowed else []
+            settings += [Setting(name, about, row, (borrowed,), 0, borrowed=True)] if borrowed else []
         else:
-            settings.append(Setting(name, facts, row, tuple(done), len(entries) - len(done)))
+            settings.append(Setting(name, about, row, tuple(done), len(entries) - len(done)))
     runs = [run for s in settings if not s.borrowed for run in s.runs]
     metrics = metrics_of(runs[0]) if runs else _metrics_without_scores(study)
     metric = primary_of(runs[0]) if runs else _asked_for(study, metrics)
@@ -172,48 +172,41 @@ def _metrics_without_scores(study: Study) -> dict[str, Metric]:
     for run in (run for _, run in study.runs if run is not None and run.manifest.metrics):
         return metrics_of(run)
     with suppress(RequestError):  # another package's, which is no longer there
-        kind = mapping(_first_recipe(study), "objective").get("kind")
-        return (
-            {metric.name: metric for metric in plugins.find("objective", str(kind)).EVALUATOR.METRICS}
-            if kind
-            else METRICS
-        )
+        kind = _asked(study).objective.kind
+        known = plugins.find("objective", kind).EVALUATOR.METRICS if kind else METRICS.values()
+        return {metric.name: metric for metric in known}
     return METRICS
 
 
 def _asked_for(study: Study, metrics: Mapping[str, Metric]) -> Metric:
     """The metric that the recipe names, else the first."""
-    named = mapping(_first_recipe(study), "evaluation").get("metric")
-    return metrics.get(str(named), next(iter(metrics.values())))
+    return metrics.get(str(_asked(study).evaluation.metric), next(iter(metrics.values())))
 
 
-def _first_recipe(study: Study) -> dict[str, Any]:
-    return next((mapping(setting, "recipe") for setting in records(study.facts, "settings")), {})
+def _asked(study: Study) -> RecipeView:
+    return next((setting.asked for setting in study.record.settings), RecipeView())
 
 
 def chosen_of(study: Study) -> str | None:
-    name = mapping(study.facts, "chosen").get("setting") or study.statistics.get("chosen")
-    return name if isinstance(name, str) and name else None
+    return study.record.chosen.setting or study.statistics.chosen or None
 
 
 def score(run: Run, split: str, metric: str) -> float | None:
     return run.scores(split).number(metric)
 
 
-def _borrowed(study: Study, name: str, row: dict[str, Any]) -> Run | None:
+def _borrowed(study: Study, name: str, row: TableRow) -> Run | None:
     """What is known of a baseline, as if it were a run; None if nothing. The row of the table says what it scored; of
     study.json and the runs, those whose settings had other rows to train on mean another one. Where runs differ, what
     the first of the chosen setting says counts, as it does in the statistics."""
-    chosen = [str(entry.get("setting")) == chosen_of(study) for entry, _ in study.runs]
+    chosen = [entry.setting == chosen_of(study) for entry, _ in study.runs]
     ordered = sorted(range(len(chosen)), key=lambda i: (chosen[i], -i))
     runs = [run for i in ordered if (run := study.runs[i][1]) is not None and run.done]
-    scored = [key for key in row if key.endswith("_mean") and number(row, key) is not None]
-    means = {key.removesuffix("_mean"): number(row, key) for key in scored}
-    metric = str(row.get("metric"))
+    means, metric = row.means, str(row.metric)
     known = [run.baseline(name) for run in (runs if means else _with_most_rows(runs))]
     splits: dict[str, Scores] = {}
     seconds = None
-    for one in (BaselineScores.model_validate(mapping(mapping(study.facts, "baselines"), name)), *known):
+    for one in (study.record.baselines.get(name, BaselineScores()), *known):
         if all(one.scores(split).number(metric) in (None, mean) for split, mean in means.items()):
             splits |= one.sets
             seconds = one.seconds if one.seconds is not None else seconds
@@ -221,8 +214,8 @@ def _borrowed(study: Study, name: str, row: dict[str, Any]) -> Run | None:
         splits[split] = Scores.model_validate({**splits.get(split, Scores()).written, metric: mean})
     if not splits:
         return None
-    spent = {key: row.get(key) for key in ("prediction_seconds", "model_bytes")}
-    cost = Cost.model_validate({**spent, "training_seconds": row.get("training_seconds", seconds)})
+    training = row.training_seconds if "training_seconds" in row.written else seconds
+    cost = Cost(training_seconds=training, prediction_seconds=row.prediction_seconds, model_bytes=row.model_bytes)
     return Run(study.directory / "baselines" / name, Manifest(state="done", cost=cost), Metrics(splits=splits))
 
 

@@ -2,10 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping
 from typing import Any
-
-from heedful.storage.reading import number
 
 NOTHING = "–"
 """Stands where there is no number: an en dash, never a zero."""
@@ -89,8 +86,7 @@ def mean_and_deviation(summary: dict[str, Any], digits: int = 4) -> str:
     return f"{figure(summary['mean'], digits)} ± {figure(summary['std'], digits)}"
 
 
-def interval(summary: Mapping[str, Any], digits: int = 3) -> str:
-    low, high = number(summary, "low"), number(summary, "high")
+def interval(low: float | None, high: float | None, digits: int = 3) -> str:
     return NOTHING if low is None or high is None else f"{figure(low, digits)} to {figure(high, digits)}"
 
 

@@ -5,10 +5,10 @@ was chosen on dev.
 """
 
 import shlex
-from typing import Any, Literal
+from typing import Literal
 
 from heedful.report.facts.checks import checks
-from heedful.report.facts.comparison import STATISTICS, Comparison, Setting
+from heedful.report.facts.comparison import Comparison, Setting
 from heedful.report.facts.run import chose_on_dev
 from heedful.report.page.pieces import Card
 from heedful.report.page.words import (
@@ -25,8 +25,8 @@ from heedful.report.page.words import (
     title_of,
 )
 from heedful.report.sections.shared import confusion_of
-from heedful.storage.reading import mapping, number, records
 from heedful.storage.run_record import DataRecord, TaskData
+from heedful.storage.statistics_record import FORMAT, ComparisonRecord
 from heedful.studies.kinds.protocol import kind_of_study
 
 Line = tuple[str, str, Literal["", "warning"]]
@@ -46,14 +46,14 @@ def verdict(c: Comparison) -> str:
 def card(c: Comparison) -> Card | None:
     """None where nothing was chosen, or the statistics do not say what to expect of it."""
     chosen = c.setting(c.chosen)
-    if chosen is None or number(c.expected(chosen.name), "mean") is None:
+    if chosen is None or c.expected(chosen.name).mean is None:
         return None
     lines: list[Line] = [("Expect", _expected(c, chosen), "")]
     lines += _baselines(c, chosen)
     lines += _curves(c) or _rivals(c, chosen)
     lines += [("It costs", text, "") for text in [_cost(chosen)] if text]
-    more = mapping(c.statistics, "how_many_more").get("sentence")
-    lines += [("How many more?", str(more), "")] if more else []
+    more = c.statistics.how_many_more.sentence
+    lines += [("How many more?", more, "")] if more else []
     never = _never_predicted(c, chosen)
     lines += [("Mind", never, "warning")] if never else []
     warned = [check.name for check in checks(c) if check.state == "warns" and not check.name.startswith("against ")]
@@ -67,7 +67,7 @@ def card(c: Comparison) -> Card | None:
     note = "the best on dev" if _tried(c) > 1 else "the only setting"
     level = [title_of(s.name) for s in c.scored if s is not chosen and _level(s, chosen)]
     note += f", level with {', '.join(level)}" if level else ""
-    if mapping(c.study.facts, "search").get("curve"):
+    if c.study.record.search.curve:
         note = f"{note} with the most rows"
     title = f"Use {title_of(chosen.name)}"
     if above:  # what is better cannot be used: it is no model here
@@ -90,12 +90,12 @@ def _better(c: Comparison) -> str:
     models = _models(c)
     for other in c.scored:
         row = c.against(other.name)
-        ends = [c.metric.sign * end for key in ("low", "high") if (end := number(row, key)) is not None]
+        ends = [c.metric.sign * end for end in row.ends]
         if other in models:
             continue
-        if row.get("better") == "b":
+        if row.better == "b":
             return f"{title_of(other.name)} is shown to be better"
-        if number(row, "p_corrected") is None and len(ends) == 2 and max(ends) < 0:
+        if row.p_corrected is None and ends and max(ends) < 0:
             return f"{title_of(other.name)} is clearly ahead in this run"
         if (ahead := _ahead(c, row)) is not None and ahead <= 0:
             return f"{title_of(other.name)} is {'ahead of' if ahead else 'level with'} it on {c.split}"
@@ -104,7 +104,7 @@ def _better(c: Comparison) -> str:
 
 def _better_untested(c: Comparison) -> str:
     """The same of baselines that were not compared with it: by their scores."""
-    ours = number(c.expected(str(c.chosen)), "mean")
+    ours = c.expected(c.chosen).mean
     for name, scores in c.baselines(c.split, c.metric.name).items() if c.split and ours is not None else ():
         theirs = scores["mean"]
         if theirs is not None and ours is not None and not c.metric.better(ours, theirs):
@@ -118,18 +118,18 @@ def _unbeaten(c: Comparison) -> str:
     models = _models(c)
     for other in c.scored:
         row = c.against(other.name)
-        if other in models or not row or row.get("better") == "a":
+        if other in models or not row or row.better == "a":
             continue
-        ends = [c.metric.sign * end for key in ("low", "high") if (end := number(row, key)) is not None]
-        if number(row, "p_corrected") is not None or len(ends) < 2 or min(ends) <= 0:
+        ends = [c.metric.sign * end for end in row.ends]
+        if row.p_corrected is not None or not ends or min(ends) <= 0:
             return title_of(other.name)
     return ""
 
 
 def _never_predicted(c: Comparison, chosen: Setting) -> str:
     """The classes that occur and that the model in best/ predicts for no example; "" if there are none."""
-    seed = str(mapping(c.study.facts, "chosen").get("seed"))
-    for run in [*(run for run in chosen.runs if run.seed == seed), *chosen.runs][:1]:
+    seed = c.study.record.chosen.seed
+    for run in [*(run for run in chosen.runs if run.manifest.seed == seed), *chosen.runs][:1]:
         labels = list(run.scores(c.split).per_class)
         rows = confusion_of(run.scores(c.split), labels)
         if rows is not None:
@@ -143,8 +143,8 @@ def _never_predicted(c: Comparison, chosen: Setting) -> str:
 
 
 def _level(one: Setting, other: Setting) -> bool:
-    mean = number(one.row, "dev_mean")
-    return mean is not None and mean == number(other.row, "dev_mean")
+    mean = one.row.means.get("dev")
+    return mean is not None and mean == other.row.means.get("dev")
 
 
 def without_card(c: Comparison) -> str:
@@ -155,7 +155,7 @@ def without_card(c: Comparison) -> str:
     if kind is not None and not kind.chooses:
         return "This study does not choose a setting; its results are below."
     known = c.study.statistics
-    if known and known.get("format") != STATISTICS:
+    if known and known.format != FORMAT:
         return (
             "The statistics of this study were written by an earlier version of heedful and say less than they seem "
             "to, so there is no verdict here; run the study again with another --out."
@@ -164,15 +164,14 @@ def without_card(c: Comparison) -> str:
 
 
 def _expected(c: Comparison, chosen: Setting) -> str:
-    facts, entry = c.expected(chosen.name), mapping(mapping(c.statistics, "settings"), chosen.name)
-    start = amount(c.metric.title, number(facts, "mean"))
-    examples = number(c.statistics, "examples")
+    expected, seeds = c.expected(chosen.name), c.statistics.about(chosen.name).seeds
+    start = amount(c.metric.title, expected.mean)
+    examples = c.statistics.examples
     basis = [f"{several(int(examples), f'{c.split} example')}"] if examples else []
-    about, seeds = facts.get("about"), number(entry, "seeds")
-    if about == "seeds and examples":
+    if expected.about == "seeds and examples":
         start += " on other such texts and with other seeds"
         basis = [several(int(seeds), "seed"), *basis] if seeds else basis
-    elif about == "examples":
+    elif expected.about == "examples":
         start += " on other such texts"
         basis = ["no seed plays a part", *basis]
     else:
@@ -180,10 +179,10 @@ def _expected(c: Comparison, chosen: Setting) -> str:
         basis = ["one seed", *basis]
     chose = c.split == "dev" and _chose_on_dev(c, chosen)
     end = " The dev examples also made the choice, so this is somewhat flattering." if chose else ""
-    if number(facts, "low") is None:
+    if expected.low is None:
         return f"{start} ({', '.join(basis)}; this metric has no interval).{end}"
-    level = percent(number(facts, "level") or 0.95)
-    return f"{start} ({level}: {interval(facts)}; {', '.join(basis)}).{end}"
+    ends = interval(expected.low, expected.high)
+    return f"{start} ({percent(expected.level)}: {ends}; {', '.join(basis)}).{end}"
 
 
 def _chose_on_dev(c: Comparison, chosen: Setting) -> bool:
@@ -193,7 +192,7 @@ def _chose_on_dev(c: Comparison, chosen: Setting) -> bool:
 
 def _tried(c: Comparison) -> int:
     """How many settings dev has chosen among, those of a search that were not tested included."""
-    tried = [s for s in records(c.study.facts, "settings") if s.get("baseline") is not True]
+    tried = [s for s in c.study.record.settings if not s.baseline]
     return max(len(_models(c)), len(tried))
 
 
@@ -203,19 +202,19 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
     if not others and not chosen.baseline:
         return [_untested_baseline(c, chosen)]
     models, lines = _models(c), list[Line]()
-    beaten = [s for s in others if s not in models and c.against(s.name).get("better") == "a"]
+    beaten = [s for s in others if s not in models and c.against(s.name).better == "a"]
     for other in (s for s in others if s not in beaten[1:]):  # who beats one guess beats those that score less
         row, name = c.against(other.name), title_of(other.name)
         found = _found(c, row)
         place = directory_of(other)
         simpler = ", the simpler model" if place and not chosen.baseline else ""
         there = f" {name} is in {place}." if place else ""
-        if row.get("better") == "a":
+        if row.better == "a":
             lines.append(("It beats", f"{name} by {_by(c, row)} ({found}).", ""))
-        elif row.get("better") == "b":
+        elif row.better == "b":
             found = _found(c, row, of_chosen=False)
             lines.append((name, f"is shown to be better on {c.split}, by {_by(c, row)} ({found}).{there}", "warning"))
-        elif number(row, "p_corrected") is not None:
+        elif row.p_corrected is not None:
             words = f"to beat {name}{simpler}: {_standing(c, row)} on {c.split} ({found}).{there}"
             lines.append(("Not shown", words, "warning"))
         elif row:
@@ -229,7 +228,7 @@ def _baselines(c: Comparison, chosen: Setting) -> list[Line]:
 def _untested_baseline(c: Comparison, chosen: Setting) -> Line:
     """The best that the runs have a score of, or that there is none."""
     best = c.best_baseline(c.split) if c.split else None
-    mean = number(c.expected(chosen.name), "mean")
+    mean = c.expected(chosen.name).mean
     if best is None or mean is None:
         return "Baseline", "There is no baseline to compare with.", "warning"
     name, score = best
@@ -249,8 +248,8 @@ def _rivals(c: Comparison, chosen: Setting) -> list[Line]:
     if len(higher) > MOST_NAMED:
         lines.append(("", f"Higher on {c.split} too: {_named(higher[MOST_NAMED:])}.", ""))
     behind = [s for s in rivals if s not in higher]
-    beaten = [s for s in behind if c.against(s.name).get("better") == "a"]
-    alike = [s for s in behind if s not in beaten and number(c.against(s.name), "p_corrected") is not None]
+    beaten = [s for s in behind if c.against(s.name).better == "a"]
+    alike = [s for s in behind if s not in beaten and c.against(s.name).p_corrected is not None]
     untested = [s for s in behind if s not in beaten and c.against(s.name) and s not in alike]
     if len(beaten) == 1:
         row = c.against(beaten[0].name)
@@ -259,7 +258,7 @@ def _rivals(c: Comparison, chosen: Setting) -> list[Line]:
         lines.append(("It beats", f"{_named(beaten)}, each by a paired test.", ""))
     if len(alike) == 1:
         row = c.against(alike[0].name)
-        behind_by = f"{_by(c, row)} behind" if number(row, "difference") else "the same score"
+        behind_by = f"{_by(c, row)} behind" if row.difference else "the same score"
         one = f"{title_of(alike[0].name)} (paired test): {behind_by} on {c.split} ({_found(c, row)})."
         lines.append(("Not shown worse", one, ""))
     elif alike:
@@ -273,8 +272,8 @@ def _rivals(c: Comparison, chosen: Setting) -> list[Line]:
 
 
 def _higher(c: Comparison, chosen: Setting, other: Setting) -> str:
-    known = (one for one in records(c.statistics, "higher_on_test") if one.get("setting") == other.name)
-    words = str(next(known, {}).get("sentence", "")).removesuffix(".")
+    known = (one.sentence for one in c.statistics.higher_on_test if one.setting == other.name)
+    words = (next(known, None) or "").removesuffix(".")
     ours, theirs = chosen.cost("training_seconds"), other.cost("training_seconds")
     if ours is not None and theirs is not None and duration(ours) != duration(theirs):
         words += f"; it trains for {duration(theirs)} instead of {duration(ours)}"
@@ -284,10 +283,9 @@ def _higher(c: Comparison, chosen: Setting, other: Setting) -> str:
 def _curves(c: Comparison) -> list[Line]:
     """Sizes of one setting are no rivals: what more labels would do."""
     lines: list[Line] = []
-    for curve in records(c.statistics, "curves"):
-        sentence = mapping(curve, "fit").get("sentence") or curve.get("sentence")
-        if sentence:
-            lines.append(("More labels?", f"{title_of(str(curve.get('group')))}: {sentence}", ""))
+    for curve in c.statistics.curves:
+        if curve.fit.sentence:
+            lines.append(("More labels?", f"{title_of(curve.group)}: {curve.fit.sentence}", ""))
     return lines
 
 
@@ -311,48 +309,43 @@ def _command(c: Comparison) -> str:
     trained = chosen.runs[0].manifest.data if chosen is not None and chosen.runs else DataRecord()
     if trained.usage is not None:  # of an objective whose models predict no labels
         return trained.usage.replace("{model}", model)
-    paired, heads = c.study.data.pairs, trained.trained_on
+    paired, heads = c.study.record.data.pairs, trained.trained_on
     if heads:
-        paired = c.study.data.tasks.get(heads[0], TaskData()).pairs
+        paired = c.study.record.data.tasks.get(heads[0], TaskData()).pairs
         model += f" --head {heads[0]}" if len(heads) > 1 else ""
     return f"heedful predict {model} " + ("FILE.csv --text COLUMN --pair COLUMN" if paired else '"a new text"')
 
 
 def directory_of(setting: Setting) -> str:
     """Where its model is, beside the report; empty for a baseline that is no model."""
-    known = setting.row.get("model_directory")
-    return str(known) if known else "" if setting.borrowed else f"runs/ ({setting.name})"
+    known = setting.row.model_directory
+    return known if known else "" if setting.borrowed else f"runs/ ({setting.name})"
 
 
-def _ahead(c: Comparison, row: dict[str, Any]) -> float | None:
+def _ahead(c: Comparison, row: ComparisonRecord) -> float | None:
     """By how much the chosen one is ahead, whichever way is better."""
-    difference = number(row, "difference")
-    return None if difference is None else c.metric.sign * difference
+    return None if row.difference is None else c.metric.sign * row.difference
 
 
-def _standing(c: Comparison, row: dict[str, Any]) -> str:
+def _standing(c: Comparison, row: ComparisonRecord) -> str:
     """In words, since a sign says nothing of a metric of which less is better."""
     ahead = _ahead(c, row) or 0.0
     return f"{_by(c, row)} {'behind' if ahead < 0 else 'ahead'}" if ahead else "the same score"
 
 
-def _by(c: Comparison, row: dict[str, Any]) -> str:
+def _by(c: Comparison, row: ComparisonRecord) -> str:
     return figure(abs(_ahead(c, row) or 0.0), 3)
 
 
-def _found(c: Comparison, row: dict[str, Any], of_chosen: bool = True) -> str:
+def _found(c: Comparison, row: ComparisonRecord, of_chosen: bool = True) -> str:
     """The interval of a difference, in favour of the chosen one or of the other, and p."""
-    ends = [end for key in ("low", "high") if (end := number(row, key)) is not None]
-    low, *_, high = (
-        sorted(c.metric.sign * (1 if of_chosen else -1) * end for end in ends) if len(ends) == 2 else (0.0, 0.0)
-    )
+    low, high = sorted(c.metric.sign * (1 if of_chosen else -1) * end for end in row.ends) or (0.0, 0.0)
     sign = figure if low > 0 else signed
-    shown = [f"{percent(1 - c.alpha)}: {sign(low, 3)} to {sign(high, 3)}"] if len(ends) == 2 else []
-    p = number(row, "p_corrected")
-    if p is None:
+    shown = [f"{percent(1 - c.alpha)}: {sign(low, 3)} to {sign(high, 3)}"] if row.ends else []
+    if row.p_corrected is None:
         return "; ".join([*shown, "of these very runs, no test"])
-    alone = low * high > 0 and row.get("better") is None  # the interval is of this pair alone
-    return "; ".join([*shown, equals(p) + (" for all pairs together" if alone else "")])
+    alone = low * high > 0 and row.better is None  # the interval is of this pair alone
+    return "; ".join([*shown, equals(row.p_corrected) + (" for all pairs together" if alone else "")])
 
 
 def _why(c: Comparison, other: Setting, chosen: Setting) -> str:

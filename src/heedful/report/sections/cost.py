@@ -10,7 +10,6 @@ from heedful.report.page import charts
 from heedful.report.page.pieces import Block, Choice, Column, Figure, Prose, Row, Section, Table, in_short
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import NOTHING, capital, count, duration, listed, size, title_of
-from heedful.storage.reading import number
 from heedful.storage.runs import Run
 
 _SHARED = (
@@ -133,7 +132,7 @@ def _mean(c: Comparison, split: str, s: Setting, cost: Cost, one: float, group: 
         return []
     summary, mean = s.summary(split, c.metric.name), sum(spent) / len(spent)
     middle, expected = summary["mean"], c.expected(s.name)
-    low, high = (middle if (end := number(expected, key)) is None else end for key in ("low", "high"))
+    low, high = (middle if end is None else end for end in (expected.low, expected.high))
     row = {
         "setting": title_of(s.name),
         "group": group,

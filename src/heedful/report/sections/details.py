@@ -138,4 +138,4 @@ def pooled_bins(setting: Setting, split: str) -> list[dict[str, Any]]:
 
 
 def _labels(c: Comparison, split: str) -> list[str]:
-    return next((labels for run in c.runs if (labels := labels_of(c.study.data, run.scores(split)))), [])
+    return next((labels for run in c.runs if (labels := labels_of(c.study.record.data, run.scores(split)))), [])

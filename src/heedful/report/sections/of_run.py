@@ -204,7 +204,7 @@ def scores(run: Run) -> Section | None:
 def _best_mark(run: Run) -> list[Block]:
     """Where in training dev was best, by the metric that decides, and whether that is what was kept."""
     best, metric = run.metrics.best, primary_of(run)
-    if not best.written:
+    if not best:
         return []
     known = [f"{name} {plain(n)}" for name, n in (("step", best.step), ("epoch", best.epoch)) if n is not None]
     at = ", ".join(known) or "the best mark"

@@ -41,11 +41,10 @@ from heedful.report.sections.checked import checked
 from heedful.report.sections.cost import against_cost, baseline_line
 from heedful.report.sections.details import calibration, classes, confusions
 from heedful.report.sections.pretraining import longer_pretraining
-from heedful.report.sections.record import repeat, runs, tried
+from heedful.report.sections.record import repeat, runs
 from heedful.report.sections.shared import about_data, signatures
 from heedful.report.sections.statistics import abstention, doubtful, stability, tests
 from heedful.report.sections.tasks import forgetting, interference, tasks
-from heedful.storage.reading import mapping, number, records
 from heedful.storage.runs import Study
 from heedful.studies.kinds.protocol import kind_of_study
 
@@ -59,7 +58,7 @@ INTERVAL = "95\N{NO-BREAK SPACE}% interval"
 def study_report(study: Study) -> Report:
     """All sections in order."""
     c, kind = compare(study), kind_of_study(study)
-    name = study.data.name or study.directory.resolve().name
+    name = study.record.data.name or study.directory.resolve().name
     made = [
         results(c),
         checked(c),
@@ -78,7 +77,7 @@ def study_report(study: Study) -> Report:
         stability(c),
         fusion.of_study(c),
         curves(c),
-        about_data(study.data),
+        about_data(study.record.data),
         runs(c),
         repeat(c),
     ]
@@ -105,10 +104,10 @@ def leaderboard(c: Comparison) -> Figure | None:
     """What to expect of each setting and each baseline that competes, as dots with intervals, the best first."""
     rows: list[dict[str, Any]] = []
     for s in c.scored:
-        facts = c.expected(s.name)
-        mean = number(facts, "mean")
+        expected = c.expected(s.name)
+        mean = expected.mean
         if mean is not None:
-            ends = {key: number(facts, key) for key in ("low", "high")}
+            ends = {"low": expected.low, "high": expected.high}
             known = {key: mean if end is None else end for key, end in ends.items()}
             role = "chosen" if s.name == c.chosen else "baseline" if s.baseline else "other"
             rows.append({"setting": title_of(s.name), "mean": mean, **known, "role": role})
@@ -117,7 +116,7 @@ def leaderboard(c: Comparison) -> Figure | None:
     order = sorted(rows, key=lambda row: -c.metric.sign * row["mean"])
     first = [row for row in order[:MOST_DOTS] if row["role"] != "chosen"]
     kept = [row for row in order if row["role"] != "other" or row in first]
-    level = percent(number(c.expected(str(c.chosen)), "level") or 0.95)
+    level = percent(c.expected(c.chosen).level)
     caption = f"{capital(c.metric.title)} on {c.split} to expect of each, with its {level} interval"
     caption += "; the chosen one is blue, baselines are grey."
     if len(kept) < len(rows):
@@ -156,8 +155,7 @@ def results(c: Comparison) -> Section | None:
 
 def varied(c: Comparison) -> list[str]:
     """What each setting of a search is, in the order of the table."""
-    described = [*records(c.study.facts, "settings"), *records(c.study.facts, "final_settings")]
-    values = {plain(s.get("name")): mapping(s, "values") for s in described}
+    values = {name: setting.values for name, setting in c.study.record.described.items()}
     return [
         f"{s.name}: {', '.join(f'{key} = {json.dumps(value)}' for key, value in values[s.name].items())}."
         for s in c.settings
@@ -180,7 +178,8 @@ def results_table(c: Comparison, split: str) -> Table:
     for setting in c.settings:
         summary = setting.summary(split, metric)
         cells = [title_of(setting.name), _mean(setting, summary), str(summary["n"])]
-        cells += [interval(c.expected(setting.name)), standing(c, setting)] if judged else []
+        expected = c.expected(setting.name)
+        cells += [interval(expected.low, expected.high), standing(c, setting)] if judged else []
         cells.append(_each_seed(setting, split, metric))
         role: Role = "best" if setting.name == c.chosen else "baseline" if setting.baseline else ""
         rows.append(Row(tuple(cells), role if summary["n"] else "failed"))
@@ -198,13 +197,11 @@ def standing(c: Comparison, setting: Setting) -> str:
     row = c.against(setting.name)
     if setting.name == c.chosen:
         return "chosen"
-    if row.get("better") in ("a", "b"):
-        return "shown to be worse" if row["better"] == "a" else "shown to be better"
-    if number(row, "p_corrected") is None:
+    if row.better in ("a", "b"):
+        return "shown to be worse" if row.better == "a" else "shown to be better"
+    if row.p_corrected is None:
         return "not tested" if setting.runs else NOTHING
-    return (
-        "not shown to be worse" if c.metric.sign * (number(row, "difference") or 0.0) >= 0 else "not shown to be better"
-    )
+    return "not shown to be worse" if c.metric.sign * (row.difference or 0.0) >= 0 else "not shown to be better"
 
 
 def _mean(setting: Setting, summary: dict[str, Any]) -> str:
@@ -294,11 +291,11 @@ def _each_seed(setting: Setting, split: str, metric: str) -> str:
 
 def _fixed(setting: Setting) -> bool:
     """Whether no seed plays a part in it."""
-    return setting.facts.get("random", setting.row.get("random")) is False
+    return setting.record.fixed if setting.record.random is not None else setting.row.random is False
 
 
 def _settings(c: Comparison) -> str:
-    searched = len(tried(c))
+    searched = len(c.study.record.tried)
     return (
         f"{several(searched, 'setting')} tried, {sum(not s.baseline for s in c.settings)} tested"
         if searched

@@ -14,8 +14,7 @@ from heedful.report.page.pieces import Block, Column, Figure, Prose, Row, Sectio
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import capital, count, mean_and_deviation, plain
 from heedful.report.sections.cost import baseline_line
-from heedful.report.sections.record import searched, tried
-from heedful.storage.reading import mapping
+from heedful.report.sections.record import searched
 from heedful.storage.run_record import ModelRecord, Trained
 
 _MARK = re.compile(r"[/\\](marks[/\\]\d+|model)[/\\]?$")
@@ -36,7 +35,7 @@ class _Point:
 
 def longer_pretraining(c: Comparison) -> Section | None:
     """Of the tested settings; where a search tested the chosen one alone, of all that it tried."""
-    return _section(c) or (_section(searched(c)) if tried(c) else None)
+    return _section(c) or (_section(searched(c)) if c.study.record.tried else None)
 
 
 def _section(c: Comparison) -> Section | None:
@@ -72,7 +71,7 @@ def _point(c: Comparison, setting: Setting) -> _Point | None:
 def _how_far(model: ModelRecord) -> Trained:
     """As the run has noted it, else by the name of the mark, which is its step."""
     mark = re.search(r"[/\\]marks[/\\](\d{8,})$", plain(model.source))
-    return Trained(step=int(mark[1])) if mark and not model.pretrained.written else model.pretrained
+    return Trained(step=int(mark[1])) if mark and not model.pretrained else model.pretrained
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -81,10 +80,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _line(setting: Setting) -> dict[str, str]:
-    values = {key: plain(value) for key, value in mapping(setting.facts, "values").items() if key != "model.name"}
-    name = mapping(mapping(setting.facts, "recipe"), "model").get("name")
-    method = {"tuning.method": plain(setting.facts.get("method"))} if setting.facts.get("method") else {}
-    return {"pretraining": _MARK.sub("", plain(name)), **method, **values}
+    about = setting.record
+    values = {key: plain(value) for key, value in about.values.items() if key != "model.name"}
+    method = {"tuning.method": about.method} if about.method else {}
+    return {"pretraining": _MARK.sub("", plain(about.asked.model.name)), **method, **values}
 
 
 def _named(points: Sequence[_Point]) -> dict[str, list[_Point]]:

@@ -1,7 +1,6 @@
 """The sections that a run and a study share: data, curves and confusions in the forms in which both have them."""
 
 import hashlib
-import json
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,7 +22,7 @@ from heedful.report.page.pieces import (
     section,
 )
 from heedful.report.page.words import count, figure, listed, plain, several, shortened, size
-from heedful.storage.reading import number
+from heedful.storage.record import Record
 from heedful.storage.run_record import Bin, DataRecord, ExampleRecord, Manifest, Scores
 
 MOST_TABLE_CLASSES = 12
@@ -129,13 +128,11 @@ def flat(nested: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     return pairs
 
 
-def command_line(command: Any) -> str:
-    return shlex.join(str(c) for c in command) if isinstance(command, list) else str(command or "")
-
-
-def repeat_blocks(command: Any, manifest: Manifest, data: DataRecord, seeds: str) -> list[Block | None]:
+def repeat_blocks(
+    command: str | list[str] | None, manifest: Manifest, data: DataRecord, seeds: str
+) -> list[Block | None]:
     """The command, and all that has to be the same for the same figures to come out."""
-    line = command_line(command)
+    line = shlex.join(command) if isinstance(command, list) else command or ""
     where = facts(
         [
             ("seed" if "," not in seeds else "seeds", seeds),
@@ -157,12 +154,11 @@ def repeat_blocks(command: Any, manifest: Manifest, data: DataRecord, seeds: str
 def _fingerprint(value: Any) -> str:
     """Of a corpus in shards, which is known by all that its corpus.json says: its hash and its size."""
     try:
-        facts = json.loads(str(value))
+        corpus = Record.model_validate_json(str(value))
     except ValueError:
         return plain(value)
-    if not isinstance(facts, dict):
-        return plain(value)
-    known = [several(int(n), "document") for n in [number(facts, "documents")] if n is not None]
-    known += [size(n) for n in [number(facts, "bytes")] if n is not None]
-    print_of_all = facts.get("sha256") or hashlib.sha256(str(value).encode()).hexdigest()
+    documents, length = corpus.number("documents"), corpus.number("bytes")
+    known = [] if documents is None else [several(int(documents), "document")]
+    known += [] if length is None else [size(length)]
+    print_of_all = corpus.extra.get("sha256") or hashlib.sha256(str(value).encode()).hexdigest()
     return ", ".join([plain(print_of_all), *known])

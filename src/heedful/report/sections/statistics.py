@@ -1,14 +1,11 @@
 """The sections of a study's report that come from statistics.json: tests, stability, abstention, doubtful labels."""
 
-from typing import Any
-
 from heedful.report.facts.comparison import Comparison
 from heedful.report.page.pieces import Block, Column, Fold, Prose, Row, Section, Table, in_short
 from heedful.report.page.pieces import section as make_section
 from heedful.report.page.words import NOTHING, count, figure, percent, plain, probability, signed, title_of
 from heedful.report.sections.shared import error_table
-from heedful.storage.reading import mapping, number, records
-from heedful.storage.run_record import ExampleRecord
+from heedful.storage.statistics_record import ComparisonRecord
 
 MOST_IN_WORDS = 10
 """Comparisons that have their sentences in the report."""
@@ -18,12 +15,12 @@ MOST_WARNINGS = 3
 
 def tests(c: Comparison) -> Section | None:
     """The chosen setting against every other, on the examples by which they are judged; then all other pairs."""
-    rows = records(c.statistics, "comparisons")
+    rows = c.statistics.comparisons
     left_out = [Prose(reason, "warning") for reason in c.not_compared.values()]
     if not rows:
         return make_section("tests", "Is the difference real?", _in_sight(left_out, "settings are not compared"))
-    ours = [row for row in rows if row.get("a") == c.chosen]
-    others = [row for row in rows if row.get("a") != c.chosen]
+    ours = [row for row in rows if row.a == c.chosen]
+    others = [row for row in rows if row.a != c.chosen]
     chosen = title_of(str(c.chosen))
     better = "above" if c.metric.higher_is_better else "below"
     note = (
@@ -44,46 +41,42 @@ def tests(c: Comparison) -> Section | None:
     return make_section("tests", "Is the difference real?", blocks)
 
 
-def _pairs(caption: str, heading: str, rows: list[dict[str, Any]], alpha: float) -> Table:
+def _pairs(caption: str, heading: str, rows: list[ComparisonRecord], alpha: float) -> Table:
     titles = ("difference", f"{percent(1 - alpha)} interval", "p, corrected", "could be shown")
     columns = (Column(heading), *(Column(title, numeric=True) for title in titles), Column("so they are"))
     words = {"different": "different", "alike": "alike enough", "open": "open"}
     made = []
     for row in rows:
-        low, high = number(row, "low"), number(row, "high")
-        names = [title_of(plain(row.get(key))) for key in (("b",) if heading == "against" else ("a", "b"))]
+        names = [title_of(plain(name)) for name in ((row.b,) if heading == "against" else (row.a, row.b))]
         cells = (
             " − ".join(names),
-            signed(number(row, "difference")),
-            NOTHING if low is None or high is None else f"{signed(low)} to {signed(high)}",
-            probability(number(row, "p_corrected")),
-            figure(number(mapping(row, "visible"), "difference"), 3),
-            words.get(str(row.get("decided")), NOTHING),
+            signed(row.difference),
+            " to ".join(map(signed, row.ends)) or NOTHING,
+            probability(row.p_corrected),
+            figure(row.visible.difference, 3),
+            words.get(str(row.decided), NOTHING),
         )
-        made.append(Row(cells, "best" if row.get("better") in ("a", "b") else ""))
+        made.append(Row(cells, "best" if row.better in ("a", "b") else ""))
     return Table(caption, columns, tuple(made))
 
 
 def _how_many_more(c: Comparison) -> list[Block]:
     """What it would take to show a small difference between the chosen setting and the best other one."""
-    facts = mapping(c.statistics, "how_many_more")
-    sentence = facts.get("sentence")
-    blocks: list[Block] = [Prose(str(sentence))] if sentence else []
+    more = c.statistics.how_many_more
+    blocks: list[Block] = [Prose(more.sentence)] if more.sentence else []
     rows = []
-    for need in records(facts, "needs"):
-        alone = [number(need, key) for key in ("seeds_alone", "rows_alone")]
-        both = [number(need, key) for key in ("seeds", "rows")]
-        small = number(need, "difference")
-        cells = [NOTHING if small is None else f"{small:.2g}"]
-        cells += ["cannot" if n is None else count(n) for n in alone]
-        cells.append(NOTHING if None in both else f"{count(both[0])} seeds and {count(both[1])} rows")
+    for need in more.needs:
+        cells = [NOTHING if need.difference is None else f"{need.difference:.2g}"]
+        cells += ["cannot" if n is None else count(n) for n in (need.seeds_alone, need.rows_alone)]
+        both = None not in (need.seeds, need.rows)
+        cells.append(f"{count(need.seeds)} seeds and {count(need.rows)} rows" if both else NOTHING)
         rows.append(Row(tuple(cells)))
     if rows:
-        pair = f"{title_of(plain(facts.get('a')))} and {title_of(plain(facts.get('b')))}"
+        pair = f"{title_of(plain(more.a))} and {title_of(plain(more.b))}"
         titles = ("seeds, with these rows", "test rows, with these seeds", "or both")
         columns = (Column("to show a difference of"), *(Column(title, numeric=True) for title in titles))
         blocks.append(Table(f"How many more? Between {pair}, in 80 % of studies", columns, tuple(rows)))
-        if facts.get("rough") is True:
+        if more.rough:
             blocks.append(Prose("With so few seeds these numbers are rough.", "note"))
     return blocks
 
@@ -95,24 +88,20 @@ def _in_sight(warnings: list[Prose], what: str) -> list[Block]:
     return [*shown, Fold(f"{len(rest)} more {what}", rest)] if rest else shown
 
 
-def _sentences(row: dict[str, Any]) -> str:
+def _sentences(row: ComparisonRecord) -> str:
     """Effect sizes and almost stochastic order are there with many seeds alone."""
-    parts = [row.get("sentence"), *(mapping(row, key).get("sentence") for key in ("visible", "order", "effect"))]
-    return " ".join(str(part) for part in parts if part)
+    return " ".join(part.sentence for part in (row, row.visible, row.order, row.effect) if part.sentence)
 
 
 def stability(c: Comparison) -> Section | None:
     """What depends on the seed alone, and the runs that learned nothing."""
-    settings = mapping(c.statistics, "settings")
     rows, words = [], []
-    for name in settings:
-        stable = mapping(mapping(settings, name), "stability")
-        if stable:
-            cells = [figure(number(stable, key), 0) for key in ("always", "sometimes", "never")]
-            rows.append(Row((title_of(name), *cells, figure(number(stable, "agreement"), 3))))
-        failed = mapping(mapping(settings, name), "failed")
-        if failed.get("failed"):
-            words.append(Prose(f"{title_of(name)}: {plain(failed.get('sentence'))}", "warning"))
+    for name, about in c.statistics.settings.items():
+        if stable := about.stability:
+            cells = [figure(n, 0) for n in (stable.always, stable.sometimes, stable.never)]
+            rows.append(Row((title_of(name), *cells, figure(stable.agreement, 3))))
+        if about.failed.failed:
+            words.append(Prose(f"{title_of(name)}: {plain(about.failed.sentence)}", "warning"))
     more = "setting has" if len(words) == MOST_WARNINGS + 1 else "settings have"
     warnings = _in_sight(words, f"{more} runs that failed")
     if not rows:
@@ -124,21 +113,20 @@ def stability(c: Comparison) -> Section | None:
 
 
 def abstention(c: Comparison) -> Section | None:
-    facts = mapping(c.statistics, "abstention")
-    rows = records(facts, "rows")
-    if not rows:
+    found = c.statistics.abstention
+    if not found.rows:
         return None
     columns = (
         Column("answers where surer than", numeric=True),
         Column("answered", numeric=True),
         Column("right of those", numeric=True),
     )
-    made = [Row(tuple(_percent(number(row, key)) for key in ("threshold", "answered", "accuracy"))) for row in rows]
-    where, chosen = plain(facts.get("chosen_on")), title_of(str(c.chosen))
+    made = [Row(tuple(map(_percent, (row.threshold, row.answered, row.accuracy)))) for row in found.rows]
+    where, chosen = plain(found.chosen_on), title_of(str(c.chosen))
     means = "; means over the seeds" if _several_seeds(c) else ""
     note = f"Thresholds were chosen on {where}, for answering all, 90 %, … 50 % there{means}."
     blocks: list[Block] = [
-        Prose(f"{chosen}: {plain(facts.get('sentence'))}"),
+        Prose(f"{chosen}: {plain(found.sentence)}"),
         Table(f"{chosen} on {c.split}, when it may say nothing", columns, tuple(made)),
         Prose(note, "note"),
     ]
@@ -146,21 +134,19 @@ def abstention(c: Comparison) -> Section | None:
 
 
 def doubtful(c: Comparison) -> Section | None:
-    facts = mapping(c.statistics, "doubtful")
-    if not facts:
+    found = c.statistics.doubtful
+    if not found:
         return None
-    wrong = [ExampleRecord.model_validate(e) for e in records(facts, "examples")]
-    split_votes = [ExampleRecord.model_validate(e) for e in records(facts, "seeds_disagree")]
     unsure = [
         e.model_copy(update={"predicted": ", ".join(f"{label} ×{n}" for label, n in e.votes.items())})
-        for e in split_votes
+        for e in found.seeds_disagree
     ]
     chosen = title_of(str(c.chosen))
     split = error_table("Examples on which the seeds disagree, the closest first", unsure)
     who, column = ("All seeds of ", "mean probability") if _several_seeds(c) else ("", "probability")
-    agreed = error_table(f"{who}{chosen} against the label, the surest first", wrong, column)
+    agreed = error_table(f"{who}{chosen} against the label, the surest first", found.examples, column)
     blocks: list[Block | None] = [
-        Prose(f"{chosen}: {plain(facts.get('sentence'))}"),
+        Prose(f"{chosen}: {plain(found.sentence)}"),
         *(in_short(agreed, "examples") if agreed else []),
         Fold("Examples on which the seeds disagree", (split,)) if split else None,
     ]
@@ -168,7 +154,7 @@ def doubtful(c: Comparison) -> Section | None:
 
 
 def _several_seeds(c: Comparison) -> bool:
-    return (number(mapping(mapping(c.statistics, "settings"), str(c.chosen)), "seeds") or 0) > 1
+    return (c.statistics.about(c.chosen).seeds or 0) > 1
 
 
 def _percent(value: float | None) -> str:

@@ -1,7 +1,6 @@
 """The sections about several tasks on one body: how each does, what is forgotten, whether they help each other. Those
 of a study come from statistics.json, those of a run from its own files."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from heedful.report.facts.comparison import Comparison
@@ -19,8 +18,8 @@ from heedful.report.page.words import (
     signed,
     title_of,
 )
-from heedful.storage.reading import mapping, names, number, records
 from heedful.storage.runs import Run
+from heedful.storage.statistics_record import Forgetting, Summary
 from heedful.studies.tasks import average_forgetting, forgetting_in_words
 
 MOST_DRAWN = 4
@@ -30,8 +29,7 @@ NOT_TRAINED = "not trained"
 
 def tasks(c: Comparison) -> Section | None:
     """A row for each setting, a column for each task; a task that a setting was not trained on has no score there."""
-    facts = mapping(c.statistics, "tasks")
-    metrics = mapping(facts, "metrics")
+    metrics = c.statistics.tasks.metrics
     if not metrics:
         return None
     columns = [Column("setting")]
@@ -40,13 +38,13 @@ def tasks(c: Comparison) -> Section | None:
         columns.append(Column(f"{task}, {title}", numeric=True))
     columns.append(Column("n", numeric=True))
     rows = []
-    for name in mapping(facts, "settings"):
-        about = mapping(mapping(facts, "settings"), name)
-        scores, seeds, cells = mapping(about, "scores"), 0, [title_of(name)]
+    for name, about in c.statistics.tasks.settings.items():
+        seeds, cells = 0, [title_of(name)]
         for task in metrics:
-            summary = _summary(mapping(scores, task))
-            seeds = max(seeds, summary["n"])
-            cells.append(mean_and_deviation(summary) if task in names(about, "trained_on") else NOT_TRAINED)
+            summary = about.scores.get(task, Summary())
+            seeds = max(seeds, summary.n)
+            shown = mean_and_deviation({"mean": summary.mean, "std": summary.std})
+            cells.append(shown if task in about.trained_on else NOT_TRAINED)
         rows.append(Row((*cells, str(seeds)), "best" if name == c.chosen else ""))
     sets = {task: (f"{c.split}-{task}", str(metric)) for task, metric in metrics.items()}
     theirs = {s.name: [s.summary(*sets[task])["mean"] for task in sets] for s in c.settings if s.borrowed}
@@ -66,30 +64,30 @@ def tasks(c: Comparison) -> Section | None:
 def forgetting(c: Comparison) -> Section | None:
     """What is left of each task after those that were trained later."""
     blocks: list[Block] = []
-    for i, one in enumerate(records(c.statistics, "forgetting")):
-        blocks += _matrix(one, f" of {title_of(plain(one.get('setting')))}", i)
+    for i, one in enumerate(c.statistics.forgetting):
+        blocks += _matrix(one, f" of {title_of(plain(one.setting))}", i)
     return make_section("forgetting", "Forgetting", blocks)
 
 
 def interference(c: Comparison) -> Section | None:
     """Trained together against trained alone, task by task."""
-    found = records(c.statistics, "interference")
+    found = c.statistics.interference
     if not found:
         return None
     titles = ("together − alone", f"{percent(1 - c.alpha)} interval", "p, corrected")
     columns = (Column("task"), Column("together"), Column("alone"), *(Column(t, numeric=True) for t in titles))
     rows = []
     for one in found:
-        low, high, p = (number(one, key) for key in ("low", "high", "p_corrected"))
-        cells = [plain(one.get("task")), *(title_of(plain(one.get(key))) for key in ("setting", "single"))]
-        cells += [signed(number(one, "difference")), NOTHING if low is None or high is None else _range(low, high)]
+        p = one.p_corrected
+        cells = [plain(one.task), *(title_of(plain(name)) for name in (one.setting, one.single))]
+        cells += [signed(one.difference), " to ".join(map(signed, one.ends)) or NOTHING]
         rows.append(Row((*cells, probability(p)), "best" if p is not None and p <= c.alpha else ""))
     note = (
         "Each task on its own examples: the setting that was trained on several tasks mixed against the one that was "
         "trained on this task alone, with the same model and tuning. Intervals and p are for other seeds and examples; "
         f"p is corrected for all of these comparisons (Holm). Shaded: p ≤ {c.alpha:.4g}."
     )
-    words = [Prose(plain(one.get("sentence"))) for one in found]
+    words = [Prose(plain(one.sentence)) for one in found]
     whole = Table("Does training tasks together help each of them?", columns, tuple(rows))
     return make_section("interference", "Interference", [whole, Prose(note, "note"), *words])
 
@@ -120,9 +118,8 @@ def run_forgetting(run: Run) -> Section | None:
     if not matrix:
         return None
     average = {"mean": average_forgetting(matrix), "std": None, "n": 1}
-    one = {"tasks": run.metrics.forgetting.tasks, "set": judged, "mean": matrix, "sentence": ""}
-    if average["mean"] is not None:
-        one["sentence"] = forgetting_in_words(average, judged, len(matrix) - 1)
+    said = forgetting_in_words(average, judged, len(matrix) - 1)
+    one = Forgetting(tasks=run.metrics.forgetting.tasks, set=judged, mean=matrix, sentence=said)
     return make_section("forgetting", "Forgetting", _matrix(one, "", 0))
 
 
@@ -140,21 +137,20 @@ def task_curves(run: Run) -> Figure | None:
     return Figure("dev-tasks", caption, plots.lines(rows, "step", "score on dev", "task", points=True))
 
 
-def _matrix(one: Mapping[str, Any], whose: str, place: int) -> list[Block]:
+def _matrix(one: Forgetting, whose: str, place: int) -> list[Block]:
     """The forgetting matrix as a picture and a table, and what it amounts to."""
-    order, means, stds = names(dict(one), "tasks"), one.get("mean"), one.get("std")
-    if not isinstance(means, list) or len(means) != len(order):
+    order, judged = one.tasks, plain(one.set)
+    if not order or len(one.mean) != len(order):
         return []
-    judged = plain(one.get("set"))
     cells, rows = [], []
     best: list[float | None] = [None] * len(order)
-    for i, (stage, line) in enumerate(zip(order, means, strict=True)):
+    for i, (stage, line) in enumerate(zip(order, one.mean, strict=True)):
         texts = []
         for j, value in enumerate(line):
             if value is None:
                 texts.append("")
                 continue
-            std = stds[i][j] if isinstance(stds, list) else None
+            std = one.std[i][j] if one.std else None
             texts.append(figure(value, 3) + (f" ± {figure(std, 3)}" if std is not None else ""))
             known = best[j]
             best[j] = value if known is None else max(known, value)
@@ -162,25 +158,12 @@ def _matrix(one: Mapping[str, Any], whose: str, place: int) -> list[Block]:
         rows.append(Row((f"after {stage}", *texts)))
     columns = (Column(f"{judged} score of"), *(Column(task, numeric=True) for task in order))
     caption = f"Score{whose} on {judged} of each task (across) after each was trained (down)"
+    seeds = f"; mean ± standard deviation over {one.n} seeds" if (one.n or 1) > 1 else "; one seed"
     blocks: list[Block] = []
     if place < MOST_DRAWN:
         chart = plots.falls(cells, order)
         blocks.append(
             Figure(f"forgetting-{place + 1}", f"{caption}; the shade is how far it is below its best.", chart)
         )
-    blocks.append(Table(caption + _seeds(one), columns, tuple(rows)))
-    sentence = one.get("sentence")
-    return [*blocks, Prose(str(sentence))] if sentence else blocks
-
-
-def _seeds(one: Mapping[str, Any]) -> str:
-    n = one.get("n")
-    return f"; mean ± standard deviation over {n} seeds" if isinstance(n, int) and n > 1 else "; one seed"
-
-
-def _range(low: float, high: float) -> str:
-    return f"{signed(low)} to {signed(high)}"
-
-
-def _summary(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {"mean": number(dict(facts), "mean"), "std": number(dict(facts), "std"), "n": int(facts.get("n") or 0)}
+    blocks.append(Table(caption + seeds, columns, tuple(rows)))
+    return [*blocks, Prose(one.sentence)] if one.sentence else blocks

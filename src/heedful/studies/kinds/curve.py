@@ -1,13 +1,14 @@
 """`study.curve`: would more labels help? Each setting on rising numbers of training rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import plugins
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
-from heedful.recipes.schema import Recipe, StudyTable
+from heedful.recipes.schema import Recipe, RowsTable, StudyTable
+from heedful.storage.study_record import StudyRecord
 from heedful.studies.curves import largest_sizes, learning_curves
 from heedful.studies.kinds.protocol import StudyKind
 from heedful.studies.parts import SettingPlan, StudyPlan
@@ -23,11 +24,11 @@ class CurveTable(StudyTable):
     """A learning curve."""
 
     kind: Literal["curve"] = "curve"
-    """The score against the number of training rows; `study.curve` is enough to ask for it."""
+    """Plot the score against the number of training rows. Setting `study.curve` is enough."""
     curve: list[float | int]
-    """Shares of the training rows (up to 1) or numbers of rows, such as [0.125, 0.25, 0.5, 1]. Each is trained for
-    about as many steps as the largest (more epochs of fewer rows), unless `training.steps` says how many or nothing is
-    trained step by step, and tested; the largest, or a baseline that is better on dev, is chosen."""
+    """Shares of the training rows (up to 1) or numbers of rows, such as [0.125, 0.25, 0.5, 1]. Each size is trained
+    for about as many steps as the largest (more epochs for fewer rows), unless `training.steps` is set or nothing
+    is trained step by step. Every size is tested; the largest, or a baseline that is better on dev, is chosen."""
 
 
 class Curve(StudyKind):
@@ -43,8 +44,8 @@ class Curve(StudyKind):
     def candidates(self, settings: Sequence[SettingPlan]) -> Sequence[SettingPlan]:
         return largest_sizes(settings)
 
-    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
-        curves = learning_curves(directory, facts, judged, metric)
+    def statistics(self, directory: Path, study: StudyRecord, judged: str, metric: Metric) -> dict[str, Any]:
+        curves = learning_curves(directory, study, judged, metric)
         return {"curves": curves} if curves else {}
 
     @classmethod
@@ -58,7 +59,12 @@ class Curve(StudyKind):
         """Return the setting on each share or number of the training rows; each seed draws its own. Fewer rows are
         read more often, so that what more rows bring is not what more steps bring."""
         sizes = self.sizes
-        if base.recipe.data.limit is not None or base.recipe.data.fraction is not None:
+        data = base.recipe.data
+        if not isinstance(data, RowsTable):
+            raise RequestError(
+                f'study.curve needs data with rows, which objective.kind = "{base.recipe.objective.kind}" has not.'
+            )
+        if data.limit is not None or data.fraction is not None:
             raise RequestError("study.curve says how many rows are trained on; leave data.limit and data.fraction out.")
         shares = all(size <= 1 for size in sizes)
         rising = len(sizes) > 1 and list(sizes) == sorted(set(sizes)) and sizes[0] > 0

@@ -17,6 +17,8 @@ from heedful import plugins
 from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
 from heedful.recipes.schema import StudyTable
+from heedful.storage.statistics_record import Statistics
+from heedful.storage.study_record import StudyRecord
 from heedful.studies.parts import DevCurve, Job, SettingPlan, StudyPlan
 from heedful.studies.table import Row, dev_curves, table_rows
 
@@ -30,7 +32,7 @@ class SoFar:
     """What a study has run, from which its kind decides what comes next."""
 
     directory: Path
-    conclude: Callable[[SoFar], dict[str, Any]]
+    conclude: Callable[[SoFar], Statistics]
     """Writes the statistics, the table and the chosen model, and returns what statistics.json holds."""
     plans: list[StudyPlan] = field(default_factory=list)
     """What has been run, in order."""
@@ -40,7 +42,7 @@ class SoFar:
     """How often the study will have concluded next time: with each look at the tests, these have to be stricter."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the end of the command."""
-    _statistics: dict[str, Any] | None = None
+    _statistics: Statistics | None = None
     _curves: list[DevCurve] = field(default_factory=list)
     _curves_of: int = 0
     """How many of the plans these are of."""
@@ -77,7 +79,7 @@ class SoFar:
         return self._curves
 
     @property
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> Statistics:
         """What statistics.json holds; the study concludes now if it has not done so since its last runs."""
         if self._statistics is None:
             self._statistics = self.conclude(self)
@@ -116,8 +118,8 @@ class StudyKind:
         """Return the level of the tests when the study concludes for this time, as `write_statistics` takes it."""
         return {}
 
-    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
-        """Return further entries of statistics.json, given what study.json holds, the evaluation set that judges, and
+    def statistics(self, directory: Path, study: StudyRecord, judged: str, metric: Metric) -> dict[str, Any]:
+        """Return further entries of statistics.json, given the record of the study, the evaluation set that judges, and
         the metric."""
         return {}
 
@@ -131,6 +133,6 @@ def kind_of_study(study: Study) -> type[StudyKind] | None:
     """Return the kind of a study on disk; None if the package that offers it is no longer there. Studies of earlier
     versions, which did not say, are comparisons, searches or learning curves: the sections of a search suit all."""
     with suppress(RequestError):
-        kind: type[StudyKind] = plugins.find("study", str(study.facts.get("kind", "search")))
+        kind: type[StudyKind] = plugins.find("study", study.record.kind)
         return kind
     return None

@@ -18,6 +18,7 @@ from heedful.errors import RequestError
 from heedful.evaluation.metrics import Metric
 from heedful.recipes.reading import make_recipe, unused_keys
 from heedful.recipes.schema import Range, StudyTable
+from heedful.storage.study_record import StudyRecord
 from heedful.streams import shuffled, uniform
 from heedful.studies.curves import learning_curves
 from heedful.studies.kinds.protocol import SoFar, StudyKind
@@ -36,8 +37,8 @@ Axis = dict[str, list[Any] | Range]
 
 
 class SearchTable(StudyTable):
-    """The axes of a search: under the name of a table, the values of its keys, such as training.lr = [1e-4, 1e-3], or,
-    where settings are drawn, a range: training.lr = {low = 1e-5, high = 1e-2, log = true}."""
+    """The axes of a search: under the name of a table, the values of its keys, such as training.lr = [1e-4, 1e-3]. With
+    "random" and "tpe" also a range: training.lr = {low = 1e-5, high = 1e-2, log = true}."""
 
     kind: Literal["search"] = "search"
     """The best of several settings, each model and method by itself."""
@@ -54,22 +55,22 @@ class SearchTable(StudyTable):
     rows: list[dict[str, Any]] = Field([])
     """Or the settings one by one, each with its keys: {training = {lr = 1e-3}, model = {dropout = 0.3}}."""
     search: Literal["grid", "random", "tpe"] = "grid"
-    """Whether all combinations of the axes are tried, or some that are drawn: at random, or where earlier ones were
-    good (Optuna's TPE, heedful[sweep])."""
+    """Which settings are tried: all combinations of the axes ("grid"), random ones, or those that "tpe" proposes from
+    the scores of earlier ones (Optuna, heedful[sweep])."""
     trials: int | None = Field(None, ge=1)
-    """How many settings "random" and "tpe" try, none of them twice."""
+    """Number of settings that "random" and "tpe" try, each once."""
     round: int = Field(4, ge=1)
-    """How many settings "tpe" tries at once before it learns from them."""
+    """Number of settings in a round of "tpe". It learns from a round when all of it has run."""
     prune: bool | None = None
-    """Whether a run of the search is stopped when it falls behind the median of the earlier rounds at the same mark.
+    """Whether a run is stopped when its score on dev is below the median of earlier rounds at the same evaluation step.
     Default: with "tpe"."""
     draw_seed: int = 0
-    """Seed of that draw."""
+    """Random seed of "random" and "tpe"."""
     test: Literal["chosen", "all"] = "chosen"
-    """Whose test is looked at: that of the setting chosen on dev, run again with seeds that took no part in the search,
-    so that its score is not flattered by it; or that of every setting."""
+    """Which settings are tested: only the one chosen on dev, run again with seeds that took no part in the search, so
+    that the search does not flatter its score; or all of them."""
     final_seeds: int = Field(3, ge=1)
-    """With how many fresh seeds the chosen setting is run."""
+    """Number of fresh seeds with which the chosen setting is run."""
 
     def check(self) -> None:
         if self.search != "grid" and self.trials is None:
@@ -136,9 +137,9 @@ class Search(StudyKind):
         curves = [c for c in so_far.curves if c.setting in peers and c.seed == job.seed]
         return thresholds([c.scores for c in curves if not c.pruned])
 
-    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
+    def statistics(self, directory: Path, study: StudyRecord, judged: str, metric: Metric) -> dict[str, Any]:
         """Return the learning curve, where the number of training rows is all that varies."""
-        curves = learning_curves(directory, facts, judged, metric)
+        curves = learning_curves(directory, study, judged, metric)
         return {"curves": curves} if curves else {}
 
     @classmethod
@@ -223,7 +224,7 @@ def _trials(so_far: SoFar) -> dict[str, list[Trial]]:
 
 
 def _of_other_tunings(base: SettingPlan, bases: Sequence[SettingPlan]) -> dict[str, str]:
-    """Keys of [tuning] that others have and this one has not, and why they mean nothing with it."""
+    """Return the keys of [tuning] that only other methods have, and why they mean nothing here."""
     keys = {key for other in bases for key in type(other.recipe.tuning).model_fields}
     own = type(base.recipe.tuning).model_fields
     return {f"tuning.{key}": f'with tuning.method = "{base.method}"' for key in keys if key not in own}
@@ -238,7 +239,7 @@ def _different(combinations: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _refuse_unused_keys(study: SearchTable, axes: Axes) -> None:
-    """A key that would have no effect is a mistake."""
+    """Refuse keys that would have no effect."""
     kinds = [kind for kind, present in (("axes", axes), ("rows", study.rows)) if present]
     if len(kinds) != 1:
         raise RequestError(f"[study] needs one of axes, rows and a curve; it has {' and '.join(kinds) or 'none'}.")
@@ -283,7 +284,7 @@ def _all_combinations(axes: Axes) -> list[dict[str, Any]]:
 
 
 def _draw_combinations(axes: Axes, study: SearchTable) -> list[dict[str, Any]]:
-    """Different combinations at random; all of them if there are no more."""
+    """Return different random combinations; all of them if there are no more."""
     wanted = min(study.trials or 0, _MOST_SETTINGS)
     lists = [values for values in axes.values() if isinstance(values, list)]
     if len(lists) == len(axes):
@@ -300,7 +301,7 @@ def _draw_combinations(axes: Axes, study: SearchTable) -> list[dict[str, Any]]:
 
 
 def _value_at(values: list[Any] | Range, share: float) -> Any:
-    """The value at this share of the way, from 0 up to 1."""
+    """Return the value at this share of the way, from 0 up to 1."""
     if isinstance(values, list):
         return values[int(share * len(values))]
     whole = isinstance(values.low, int) and isinstance(values.high, int)

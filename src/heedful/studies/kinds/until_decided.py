@@ -12,7 +12,8 @@ from typing import Any
 
 from heedful.evaluation.metrics import Metric
 from heedful.evaluation.statistics.compare import alpha_of_look
-from heedful.storage.reading import mapping, records
+from heedful.storage.statistics_record import Statistics
+from heedful.storage.study_record import StudyRecord
 from heedful.studies.kinds.protocol import SoFar, StudyKind
 from heedful.studies.parts import Job, SettingPlan, StudyPlan
 
@@ -56,35 +57,33 @@ class UntilDecided(StudyKind):
     def tests(self, look: int) -> dict[str, Any]:
         return {"look": look, "alpha": alpha_of_look(look), **asdict(self.until)}
 
-    def statistics(self, directory: Path, facts: Mapping[str, Any], judged: str, metric: Metric) -> dict[str, Any]:
-        return self.kind.statistics(directory, facts, judged, metric)
+    def statistics(self, directory: Path, study: StudyRecord, judged: str, metric: Metric) -> dict[str, Any]:
+        return self.kind.statistics(directory, study, judged, metric)
 
 
-def why_it_ended(statistics: Mapping[str, Any], until: Until) -> str:
+def why_it_ended(statistics: Statistics, until: Until) -> str:
     """In one sentence, when no look follows."""
-    chosen = statistics.get("chosen")
-    rows = [row for row in records(statistics, "comparisons") if row.get("a") == chosen]
+    chosen = statistics.chosen
+    rows = [row for row in statistics.comparisons if row.a == chosen]
     if not rows:
         return "there is nothing to compare, so nothing to decide"
-    undecided = [str(row["b"]) for row in rows if row.get("decided") == "open"]
+    undecided = [str(row.b) for row in rows if row.decided == "open"]
     if not undecided:
-        return f"every comparison with {chosen} is decided, at look {statistics.get('look')}"
-    settings = mapping(statistics, "settings")
-    used_up = any(mapping(settings, name).get("seeds") == until.most_seeds for name in (str(chosen), *undecided))
+        return f"every comparison with {chosen} is decided, at look {statistics.look}"
+    used_up = any(statistics.about(name).seeds == until.most_seeds for name in (chosen, *undecided))
     reason = f"all {until.most_seeds} seeds are used up" if used_up else "more seeds cannot decide it, more rows may"
     return f"{chosen} against {', '.join(undecided)} stays open: {reason}"
 
 
-def next_look(phase: StudyPlan, statistics: Mapping[str, Any], until: Until) -> StudyPlan | None:
+def next_look(phase: StudyPlan, statistics: Statistics, until: Until) -> StudyPlan | None:
     """The same settings, with more seeds for those whose comparison with the chosen one is open; None if there is none
     that more seeds can decide."""
-    chosen = statistics.get("chosen")
     undecided = [
         row
-        for row in records(statistics, "comparisons")
-        if row.get("a") == chosen and row.get("decided") == "open" and row.get("more_seeds_can_decide")
+        for row in statistics.comparisons
+        if row.a == statistics.chosen and row.decided == "open" and row.more_seeds_can_decide
     ]
-    names = {str(row[side]) for row in undecided for side in ("a", "b")}
+    names = {name for row in undecided for name in (row.a, row.b)}
     seeds = {s.name: phase.seeds_of(s) for s in phase.settings}
     for setting in phase.settings:
         have = seeds[setting.name]
