@@ -41,10 +41,19 @@ class Ours:
         return self.model.encode(texts, pooling="cls", batch_size=BATCH)
 
     def batches(self, texts: list[str]) -> list[Any]:
-        return [batch for _, batch in self.model._batches(self.model.tokenizer.encode(texts, 512), BATCH)]
+        import torch
+
+        from heedful.inference.batching import BatchRule, batches
+        from heedful.inference.items import encode_texts
+        from heedful.inference.reader import collate
+
+        items = encode_texts(self.model.tokenizer, texts, 512)
+        pad_id, device = self.model.transformer.shape.pad_id, torch.device("cpu")
+        chosen = batches([item.tokens for item in items], BatchRule(BATCH, None))
+        return [collate([items[i] for i in rows], pad_id, device)[0] for rows in chosen]
 
     def forward(self, batch: Any) -> Any:
-        return self.model._pooled(batch, "cls").numpy()
+        return self.model.transformer.features("pooled", batch).numpy()
 
 
 class Peer:

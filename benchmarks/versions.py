@@ -1,10 +1,11 @@
-"""Is this version slower than an older one? Fine-tuning on SST-2 in two checkouts of heedful that take turns.
+"""Is this version slower than an older one? Fine-tuning and encoding SST-2 in two checkouts of heedful that take turns.
 
     HEEDFUL_DATA=… python benchmarks/versions.py OLD_CHECKOUT [MODEL …] [--rows N] [--pairs N]
 
 Each side is one process with the source of its checkout on the path, which makes whole runs (`execute`: data, model,
 one epoch of every weight, or ten epochs of a frozen body's head, judged on dev after each, the model written). In each
-pair the two sides run one after the other, by turns the one or the other first. A ratio is old seconds over new: above
+pair the two sides run one after the other, by turns the one or the other first. "encode" is `Model.encode` of the test
+sentences by a model that is loaded already. A ratio is old seconds over new: above
 1, the new one is faster. The interval is that of the median of the pairs' ratios, from the binomial distribution of its
 ranks. Seconds of training are those of the steps alone; memory is the peak of each side's process.
 """
@@ -18,6 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from encode import sentences
+
 WORKER = """
 import json, sys, tempfile, time
 from pathlib import Path
@@ -26,9 +29,19 @@ from heedful.training.run import execute
 from heedful.training.cost import peak_memory
 import heedful
 print(json.dumps({"file": heedful.__file__}), flush=True)
+models = {}
 for line in sys.stdin:
+    request = json.loads(line)
+    if "encode" in request:
+        name = request["model"]
+        models[name] = models.get(name) or heedful.load(name)
+        started = time.perf_counter()
+        models[name].encode(request["encode"], pooling="mean")
+        seconds = time.perf_counter() - started
+        print(json.dumps({"whole": seconds, "training": seconds, "peak": peak_memory()}), flush=True)
+        continue
     with tempfile.TemporaryDirectory() as scratch:
-        recipe = make_recipe(json.loads(line))
+        recipe = make_recipe(request)
         started = time.perf_counter()
         manifest = execute(recipe, 0, Path(scratch) / "run", quiet=True)
         whole = time.perf_counter() - started
@@ -86,15 +99,20 @@ def interval(ratios: list[float]) -> tuple[float, float, float]:
 
 def measure(old: Path, new: Path, model: str, method: str, rows: int | None, pairs: int) -> dict[str, Any]:
     sides = {"old": Side(old), "new": Side(new)}
-    recipe = recipe_for(model, method, rows)
+    if method == "encode":
+        recipe = {"model": model, "encode": sentences()[:rows]}
+        first = {**recipe, "encode": recipe["encode"][:64]}
+    else:
+        recipe = recipe_for(model, method, rows)
+        first = {**recipe, "data": {**recipe["data"], "limit": 64}}
     for side in sides.values():  # the first run of a process is slower
-        side.train({**recipe, "data": {**recipe["data"], "limit": 64}})
+        side.train(first)
     taken: dict[str, list[dict[str, Any]]] = {"old": [], "new": []}
     for pair in range(pairs):
         for name in ("old", "new") if pair % 2 else ("new", "old"):
             taken[name].append(sides[name].train(recipe))
     result: dict[str, Any] = {"pairs": pairs, "rows": rows}
-    for what in ("training", "whole"):
+    for what in ("whole",) if method == "encode" else ("training", "whole"):
         ratios = [a[what] / b[what] for a, b in zip(taken["old"], taken["new"], strict=True)]
         low, middle, high = interval(ratios)
         seconds = statistics.median(t[what] for t in taken["new"])
@@ -112,13 +130,13 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=["bert-tiny", "bert-mini", "minilm"])
     parser.add_argument("--rows", type=int, help="train on N rows only")
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--methods", default="full,frozen")
+    parser.add_argument("--methods", default="full,frozen,encode")
     options = parser.parse_args()
     new = Path(__file__).parent.parent
     for model in options.models:
         for method in options.methods.split(","):
-            if method == "frozen" and model.startswith("bert-"):
-                continue  # random weights are not frozen
+            if method != "full" and model.startswith("bert-"):
+                continue  # random weights are neither frozen nor on disk
             result = measure(options.old, new, model, method, options.rows, options.pairs)
             print(json.dumps({f"{model} {method}": result}), flush=True)
 

@@ -190,7 +190,7 @@ def test_a_model_directory_with_something_else_among_its_adapters(tmp_path: Path
 def test_a_source_that_is_no_adapter(tmp_path: Path) -> None:
     model = heedful.load(FAMILY_BASES["bert"], body_only=True)
     for source, says in (
-        (tmp_path / "nowhere", "there is no such directory"),
+        (tmp_path / "nowhere", "no such directory"),
         (tmp_path, "has no adapter_config.json"),
         ("not a hub id!", "a hub id looks like"),
     ):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import heedful
@@ -18,11 +18,11 @@ from heedful.models.adapters import (
     activate,
     add_adapter,
     add_fusion,
-    merge,
     remove_adapter,
 )
 from heedful.models.batch import Batch
 from heedful.models.composition import Average, Composition, Fuse, Stack, names_of, parse_composition
+from heedful.models.merging import merge
 from heedful.models.transformer import Transformer
 from tests.support.adapter_samples import FAMILY_BASES, formula, their_inputs
 
@@ -45,6 +45,7 @@ def compositions(draw: Any) -> Composition:
     return Stack(*names)
 
 
+@example(Average("a", "b", "c", weights=[0.33333333333333337] * 3))
 @given(compositions())
 def test_what_is_written_is_read_back(composition: Composition) -> None:
     assert parse_composition(str(composition)) == composition

@@ -14,7 +14,8 @@ import heedful
 from heedful.checkpoints.adapters import open_adapter, put_adapter
 from heedful.checkpoints.directory import read_model
 from heedful.errors import RequestError
-from heedful.models.adapters import activate, merge, unmerge
+from heedful.models.adapters import activate
+from heedful.models.merging import merge, unmerge
 from tests.support.adapter_samples import CLASSIFIERS, base_with_head, formula, their_inputs
 
 peft = pytest.importorskip("peft")

@@ -236,6 +236,6 @@ def test_files_of_the_package_that_are_not_there_are_not_fetched(monkeypatch: py
 @pytest.mark.parametrize("name", ["heedful-tiny", "heedful-tiny-EN", "minilmm"])
 def test_a_name_that_is_nearly_one_is_not_looked_for_on_the_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding.hub, "fetch", lambda *_: Path("fetched"))
-    with pytest.raises(RequestError, match="did you mean"):
+    with pytest.raises(RequestError, match="Did you mean"):
         finding.find(name)
     assert finding.find(f"me/{name}") == finding.find("me/heedful-tiny-en") == Path("fetched")

@@ -198,8 +198,8 @@ def test_the_api_with_several_heads(tmp_path: Path) -> None:
     assert only.predict(texts).names == ("a", "b")
     for call, said in (
         (lambda: model.predict(texts, head="mood"), "not one of its classifiers, classify, topic"),
-        (lambda: heedful.load(tmp_path / "found", head="topic"), "belong to a new_head"),
-        (lambda: heedful.load(tmp_path / "found", labels=["a"]), "belong to a new_head"),
+        (lambda: heedful.load(tmp_path / "found", head="topic"), "need new_head"),
+        (lambda: heedful.load(tmp_path / "found", labels=["a"]), "need new_head"),
         (lambda: heedful.load(tmp_path / "found", body_only=True).predict(texts), "no classification head"),
         (lambda: heedful.load(tmp_path / "found", new_head="linear", labels=["a"], body_only=True), "contradict"),
     ):

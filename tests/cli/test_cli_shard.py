@@ -140,7 +140,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
         (("a.txt", "--tokenizer", "heedful-tiny-en", "--vocabulary", 300), "--vocabulary 300: is for a tokenizer"),
         (("a.txt", "--text", "body"), "text = 'body' is a key of JSONL or a column of Parquet, and there is none in"),
         (("a.jsonl", "--separator", "file"), "separator = 'file' is for files of lines, and there is none in a.jsonl"),
-        (("a.txt", "--tokenizer", "heedful-tiny"), "did you mean heedful-tiny-en?"),
+        (("a.txt", "--tokenizer", "heedful-tiny"), "Did you mean heedful-tiny-en?"),
         (("a.txt", "--kind", "bpe", "--vocabulary", 200), "ask for more entries"),
     ],
 )

@@ -228,7 +228,7 @@ def test_a_line_beyond_a_sentence_leaves_train_alone(tmp_path: Path) -> None:
     assert len(data.splits["train"]) == len(PAIRS)
     assert data.filters == {"longest": {"limit": LONGEST, "dropped": 1}}
     found = [check["sentence"] for check in data.checks if check["state"] == "warn"]
-    assert "train: 1 pair is left out because a side has more than 20,000 characters (row 41)." in found
+    assert "train: 1 pair is skipped because a side has more than 20,000 characters (row 41)." in found
     assert len(data.splits["test"]) == 2
     assert any(c["name"] == "lengths" and c["state"] == "warn" and "test" in c["sentence"] for c in data.checks)
 
@@ -348,7 +348,7 @@ def test_filters_are_for_train_alone(tmp_path: Path) -> None:
     assert max(map(count_words, data.splits["test"].sources)) == 9
     dropped = len(plain.splits["train"]) - len(data.splits["train"])
     assert data.description()["filters"] == {"max_source": {"limit": 4, "dropped": dropped}}
-    assert any(f"{dropped} pairs are left out because the source has more than 4 words" in n for n in data.notes)
+    assert any(f"{dropped} pairs are skipped because the source has more than 4 words" in n for n in data.notes)
 
 
 # Splits and checks

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from heedful.data.task_sets import combined_row
 from heedful.evaluation.metrics import CLASS_METRICS, METRICS, NUMBER_METRICS, pseudo_values, scored
-from heedful.evaluation.task_mean import JudgedTask, combined_columns, combined_row, task_mean
+from heedful.evaluation.task_mean import JudgedTask, combined_columns, task_mean
 from heedful.storage.examples import row_keys
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from heedful.building.body import RecurrentPooling
 from heedful.nn.heads import LinearHead, TwoLayerHead
 from heedful.nn.recurrent import Recurrent, RecurrentHead, RecurrentKind, default_width
-from heedful.recipes.schema import RecurrentPooling
 
 KINDS: tuple[RecurrentKind, ...] = get_args(RecurrentKind)
 WIDTH, EACH_WAY = 5, 4

@@ -15,7 +15,6 @@ from heedful.nn.recurrent_attention import (
     Cells,
     DotScore,
     LuongDecoder,
-    RecurrentDecoder,
     Source,
     State,
     make_score,
@@ -139,7 +138,7 @@ def cell(cells: Cells, layer: int, gates: Tensor, h: Tensor, c: Tensor | None) -
     return sigma(o) * torch.tanh(c), c
 
 
-def weights_of(decoder: RecurrentDecoder, s: Tensor, h_sd: Tensor) -> Tensor:
+def weights_of(decoder: BahdanauDecoder | LuongDecoder, s: Tensor, h_sd: Tensor) -> Tensor:
     score, e = decoder.score, []
     for h in h_sd:
         if isinstance(score, AdditiveScore):
@@ -151,7 +150,7 @@ def weights_of(decoder: RecurrentDecoder, s: Tensor, h_sd: Tensor) -> Tensor:
     return exp / exp.sum()
 
 
-def by_hand(decoder: RecurrentDecoder, y_te: Tensor, h_sd: Tensor, state: State) -> tuple[Tensor, Tensor]:
+def by_hand(decoder: BahdanauDecoder | LuongDecoder, y_te: Tensor, h_sd: Tensor, state: State) -> tuple[Tensor, Tensor]:
     """Readouts (t, e) and weights (t, s) of one sentence, with nothing computed ahead."""
     cells, (hs, cs) = decoder.cells, (list(state.h), list(state.c))
     fed, readouts, weights = torch.zeros(E, dtype=torch.float64), [], []

@@ -334,7 +334,7 @@ def test_a_prepared_corpus_has_no_text(tmp_path):
     (tmp_path / "made").mkdir()
     (tmp_path / "made/corpus.json").write_text("{}")
     recipe = recipe_in(tmp_path, data={"corpus": str(tmp_path / "made")})
-    with pytest.raises(RequestError, match=r"holds ids alone|no corpus|another version"):
+    with pytest.raises(RequestError, match=r"contains only ids|no corpus|another version"):
         read_source(recipe, SEED, SharedStore(tmp_path / "shared"))
 
 

@@ -220,7 +220,9 @@ def test_what_changed_meanwhile_is_refused(tmp_path, bpe, monkeypatch):
         shard(tmp_path / "out", sources, bpe, shard_tokens=100)
     corpus = shard(tmp_path / "whole", sources, bpe)
     path.write_text("a third text.\n" * 50)
-    with pytest.raises(RequestError, match="holds another corpus, by another choice of files or documents; choose"):
+    with pytest.raises(
+        RequestError, match="contains a different corpus, made with a different choice of files or documents"
+    ):
         shard(tmp_path / "whole", sources, bpe)
     np.save(tmp_path / "whole/tokens-00000.npy", np.zeros(3, dtype=np.uint16))
     with pytest.raises(RequestError, match="damaged"):
@@ -232,14 +234,14 @@ def test_what_changed_meanwhile_is_refused(tmp_path, bpe, monkeypatch):
 
 def test_no_text_at_all(tmp_path, bpe):
     (tmp_path / "blank.txt").write_text("\n \n\n")
-    with pytest.raises(RequestError, match="there is no text in it"):
+    with pytest.raises(RequestError, match="contains no text to train on"):
         shard(tmp_path / "out", [Source(tmp_path / "blank.txt", "blank.txt")], bpe)
 
 
 def test_no_text_to_train_a_tokenizer_on_names_the_file(tmp_path):
     for name in ("blank.txt", "blank.jsonl"):
         (tmp_path / name).write_text('{"text": " "}\n{"text": null}\n' if name.endswith("l") else "\n \n")
-        with pytest.raises(RequestError, match=rf"{name}: there is no text in it to train on"):
+        with pytest.raises(RequestError, match=rf"{name}: contains no text to train on"):
             shard_corpus([str(tmp_path / name)], tmp_path / "out", None, None, 300, "auto", None, False, None)
 
 

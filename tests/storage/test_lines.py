@@ -115,6 +115,7 @@ def test_long_lines_make_small_windows(tmp_path: Path, monkeypatch: pytest.Monke
         ("odd", b"a\x81\n", r"line 1, is not UTF-8 \(byte 0x81\); save the file as UTF-8\."),
         ("nul", b"a\0b\n", "nul, line 1, has a NUL byte"),
     ],
+    ids=["plain.gz", "cut.gz", "utf-32", "half-utf-16", "latin", "latin.gz", "odd", "nul"],  # gzip writes the time
 )
 def test_files_that_cannot_be_read(name: str, content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)

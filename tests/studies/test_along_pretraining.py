@@ -148,7 +148,7 @@ def test_marks_by_tokens_are_named_by_their_number(world: Path) -> None:
     lines = [[line for line in read_log(place) if "dev" in line] for place in places]
     assert [row["tokens"] for row in rows] == [fmean(of[i]["tokens"] for of in lines) for i in (0, 2)]
     for wrong in ("0", "9", "00000009"):
-        with pytest.raises(RequestError, match=rf"marks/{wrong}: there is no such mark; .* has \d \({steps[0][0]}, "):
+        with pytest.raises(RequestError, match=rf"marks/{wrong}: no such evaluation step. .* has \d \({steps[0][0]}, "):
             find(places[0] / "marks" / wrong)
     assert find(places[0] / "marks/2") == places[0] / "marks" / steps[0][1]
 

@@ -197,7 +197,7 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(
 def test_a_wrong_request_is_raised(executor: Any, recipes: dict[str, Recipe], tmp_path: Path) -> None:
     content = recipes["full"].model_dump(exclude_none=True)
     bad = make_recipe({**content, "model": {"name": str(tmp_path / "nothing")}})
-    with pytest.raises(RequestError, match="there is no such directory"):
+    with pytest.raises(RequestError, match="no such directory"):
         run_study(plan_of({"bad": bad}), tmp_path / "study", command="x", quiet=True, executor=executor, threads=1)
 
 

@@ -11,12 +11,12 @@ import torch
 
 from heedful.data import loading
 from heedful.data.examples import Dataset, load_dataset
+from heedful.data.labelled import LabelledTable
 from heedful.data.loading import load_data, whole_data
 from heedful.errors import RequestError
 from heedful.evaluators.labelled import LabelledEvaluator
 from heedful.inference.items import EncodedText, encode_texts, pack_texts, unpack_texts
 from heedful.inputs import labelled
-from heedful.recipes.schema import DataTable, SourceTable
 from heedful.storage.locks import alone
 from heedful.storage.shared import SharedStore
 from heedful.training.run import execute
@@ -132,7 +132,7 @@ def test_what_differs_is_not_shared(tmp_path: Path) -> None:
             assert_same_run(tmp_path / f"shared/{i}-{seed}", tmp_path / f"alone/{i}-{seed}")
 
 
-def _tables(folder: Path) -> dict[str, DataTable]:
+def _tables(folder: Path) -> dict[str, LabelledTable]:
     """Classes, scores, pairs, hidden labels, doubtful rows: what a data set can hold."""
     every = sentences(60, seed=2)
     folder.mkdir()
@@ -143,11 +143,11 @@ def _tables(folder: Path) -> dict[str, DataTable]:
     write_csv(folder / "strange.csv", ("text", "label"), strange)
     files = {name: str(folder / f"{name}.csv") for name in ("scores", "pairs", "hidden", "strange")}
     return {
-        "classes": DataTable(**write_data(folder / "plain")),
-        "scores": DataTable(train=files["scores"], text="text", label="label", kind="score"),
-        "pairs": DataTable(train=files["pairs"], test=files["hidden"], text="a", pair="b", label="label"),
-        "strange": DataTable(train=files["strange"], text="text", label="label"),
-        "named": DataTable(name="arithmetic", options={"size": 200, "seed": 1}),
+        "classes": LabelledTable(**write_data(folder / "plain")),
+        "scores": LabelledTable(train=files["scores"], text="text", label="label", kind="score"),
+        "pairs": LabelledTable(train=files["pairs"], test=files["hidden"], text="a", pair="b", label="label"),
+        "strange": LabelledTable(train=files["strange"], text="text", label="label"),
+        "named": LabelledTable(name="arithmetic", options={"size": 200, "seed": 1}),
     }
 
 
@@ -156,7 +156,7 @@ def test_data_from_the_store_are_those_from_the_files(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = _tables(tmp_path / "files")[kind]
-    keys = table.model_dump(include=SourceTable.model_fields.keys() - {"limit", "fraction", "redraw"})
+    keys = table.model_dump(exclude={"limit", "fraction", "redraw"})
     expected, counts, store = load_dataset(**keys), Counts(monkeypatch), SharedStore(tmp_path / "store")
     for _ in range(3):
         found = whole_data(table, SharedStore(store.directory))
@@ -172,7 +172,7 @@ def test_data_from_the_store_are_those_from_the_files(
 
 
 def test_fewer_rows_are_taken_from_what_was_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, store = DataTable(**write_data(tmp_path / "data")), SharedStore(tmp_path / "store")
+    table, store = LabelledTable(**write_data(tmp_path / "data")), SharedStore(tmp_path / "store")
     counts = Counts(monkeypatch)
     notes = load_data(table, 0, store).notes
     for seed in (0, 1):
@@ -184,7 +184,7 @@ def test_fewer_rows_are_taken_from_what_was_read_once(tmp_path: Path, monkeypatc
 
 def test_a_file_that_changed_is_read_again_in_the_next_sitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of one sitting see the same data, whatever happens to the file meanwhile; the next reads it anew."""
-    table, store = DataTable(**write_data(tmp_path / "data")), SharedStore(tmp_path / "store")
+    table, store = LabelledTable(**write_data(tmp_path / "data")), SharedStore(tmp_path / "store")
     before = load_data(table, 0, store)
     counts = Counts(monkeypatch)
     write_csv(tmp_path / "data/dev.csv", ("text", "label"), [("other words", "good"), ("and more", "bad")])

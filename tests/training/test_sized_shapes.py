@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import heedful
+from heedful.building.body import SIZES
 from heedful.checkpoints.families import family_of
 from heedful.checkpoints.fresh import shape_from
 from heedful.errors import RequestError
 from heedful.models.kinds import ATTENTION_KINDS
 from heedful.models.shape import NAMED_SHAPES
 from heedful.recipes.reading import explain_key, make_recipe
-from heedful.recipes.schema import SIZES, Attention, Recipe
+from heedful.recipes.schema import Attention, Recipe
 from heedful.training.run import execute
 from tests.support.killing import survive
 from tests.support.training_samples import Child, assert_same_run, read_tsv, write_csv, write_data

@@ -19,10 +19,10 @@ def find(source: str | Path, revision: str | None = None) -> Path:
     if name.startswith("~"):
         path = path.expanduser()
     if not name or not name.isprintable() or len(name) > 1000:
-        raise RequestError(f"{name[:40]!r} is no name for a model.")
+        raise RequestError(f"{name[:40]!r} is not a valid model name.")
     if path.is_dir():
         if revision is not None:
-            raise RequestError(f"{path}: a directory has no revisions; leave revision out.")
+            raise RequestError(f"{path}: a directory has no revisions. Remove revision.")
         for kind, file, folder in (("study", "study.json", "best"), ("run", "manifest.json", "model")):
             if (path / file).is_file() and not (path / "config.json").exists():
                 raise RequestError(
@@ -31,19 +31,19 @@ def find(source: str | Path, revision: str | None = None) -> Path:
         return path
     if path.parent.is_dir() and names_mark(path):
         if revision is not None:
-            raise RequestError(f"{path}: a mark has no revisions; leave revision out.")
+            raise RequestError(f"{path}: an evaluation step has no revisions. Remove revision.")
         return _mark(path)
     if path.exists():
         raise RequestError(f"{path}: is a file; name the directory that holds config.json and the weights.")
     if name in catalog.CATALOG:
         if revision is not None:
-            raise RequestError(f"{name}: a named model has no revisions; leave revision out.")
+            raise RequestError(f"{name}: a named model has no revisions. Remove revision.")
         return catalog.get(name)
     near = [] if "/" in name else difflib.get_close_matches(name.lower(), catalog.CATALOG, 1, cutoff=0.8)
     if near:
-        raise RequestError(f"{name}: there is no such directory, and no model of that name; did you mean {near[0]}?")
+        raise RequestError(f"{name}: no such directory, and no model of that name. Did you mean {near[0]}?")
     if isinstance(source, Path) or not hub.is_hub_id(name):
-        raise RequestError(f"{source}: there is no such directory, and a hub id looks like owner/name.")
+        raise RequestError(f"{source}: no such directory, and a hub id looks like owner/name.")
     return hub.fetch(name, revision)
 
 
@@ -54,7 +54,7 @@ def _mark(path: Path) -> Path:
     if len(path.name) >= MARK_DIGITS or not 1 <= number <= len(there):
         names = ", ".join(p.name for p in there[:6]) + (", …" if len(there) > 6 else "")
         raise RequestError(
-            f"{path}: there is no such mark; {path.parent} has {len(there)} ({names}): name one, or 1 for the first."
+            f"{path}: no such evaluation step. {path.parent} has {len(there)} ({names}): name one, or 1 for the first."
         )
     return there[number - 1]
 

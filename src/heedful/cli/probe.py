@@ -106,7 +106,7 @@ def _list() -> None:
 
 def _print(facts: dict[str, Any]) -> None:
     """Print the verdict of each model on each set, and the significant comparisons."""
-    from heedful.probes.bias.wording import models, shown
+    from heedful.probes.wording import models, shown
 
     width = min(max(shutil.get_terminal_size().columns, 40), 120)
     for one in facts["sets"]:

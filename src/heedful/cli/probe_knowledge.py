@@ -55,7 +55,7 @@ def knowledge(
 
 def _print(facts: dict[str, Any]) -> None:
     """Print the verdict on each model and the comparisons."""
-    from heedful.probes.knowledge.wording import models
+    from heedful.probes.wording import models
 
     width = min(max(shutil.get_terminal_size().columns, 40), 120)
     for name, found in facts["subjects"].items():

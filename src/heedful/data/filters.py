@@ -65,7 +65,7 @@ def filter_pairs(pairs: Pairs, filters: Filters) -> tuple[Pairs, dict[str, dict[
     for name, rows in dropped.items():
         if rows:
             many, places = count_of(len(rows), "pair is", "pairs are"), "row" if len(rows) == 1 else "rows"
-            sentence = f"train: {many} left out because {rules[name][1]} ({places} {listed(rows)})."
+            sentence = f"train: {many} skipped because {rules[name][1]} ({places} {listed(rows)})."
             check = "lengths" if name == "longest" else ASKED_FOR
             left_out.append(Finding(check, "train", len(rows), rows, sentence))
     if not kept:
@@ -107,7 +107,7 @@ def _rules(filters: Filters) -> Mapping[str, tuple[Any, str, _Out]]:
             seen.add(key)
             return known
 
-        rules["deduplicate"] = (True, "an earlier pair is the same but for case and white space", again)
+        rules["deduplicate"] = (True, "an earlier pair is the same except for case and white space", again)
     return rules
 
 

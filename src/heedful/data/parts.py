@@ -85,9 +85,9 @@ def read_part(table: Table, text: str, pair: str | None, label: str | None, labe
         part.rows.append(row.number)
     part.leave_out(unreadable, path.name, "row", "read")
     if not part.rows:
-        raise RequestError(f"{path} has column names but no rows; give it rows.")
+        raise RequestError(f"{path} has column names but no rows. Add rows.")
     if not any(text.strip() for text in part.texts):
-        raise RequestError(f"{path}: every {text!r} is empty; name another column.")
+        raise RequestError(f"{path}: every {text!r} is empty. Name another column.")
     part.findings += [Finding("reading", path.name, 1, [], note) for note in table.rule.notes]
     part.note_encoding(path)
     return part
@@ -118,7 +118,7 @@ def usable_pairs(rows: Iterable[Row], source: str, called: str, bad: list[Unread
         part.rows.append(row.number)
     bad.sort(key=lambda some: some.number)
     if not bad and not part.rows:
-        raise RequestError(f"{source}: there are no pairs; give rows with a text for each side.")
+        raise RequestError(f"{source}: there are no pairs. Add rows with a text for each side.")
     part.leave_out(bad, called, "pair", "used")
     return part
 
@@ -174,7 +174,7 @@ def assemble(parts: dict[str, Part], plan: Plan) -> Dataset:
     for split, part in parts.items():
         missing = [row for row, cell in zip(part.rows, part.cells, strict=True) if cell is None]
         if split == "train" and len(missing) == len(part.cells):
-            raise RequestError(f"{part.source}: no row has a label, so there is nothing to learn; name another column.")
+            raise RequestError(f"{part.source}: no row has a label, so there is nothing to learn. Name another column.")
         if missing and len(missing) < len(part.cells):
             sentence = (
                 f"{split}: {count_of(len(missing), 'row has', 'rows have')} no label and "

@@ -36,6 +36,8 @@ def translate_word(word: str) -> str:
         at += 1
     if 0 < at < len(letters) and letters[at - 1] == "q" and letters[at] == "u":
         at += 1
+        while at < len(word) and word[at] in "'’":  # no word begins with one
+            at += 1
     moved, ending = word[:at], "way" if letters[0] in _VOWELS else "ay"
     if len(word) > 1 and word.isupper():
         return word[at:] + moved + ending.upper()

@@ -78,8 +78,8 @@ class QuestionData(Data):
             text = RunningText(table.model_copy(update={"dev": None, "test": None, "text": None}), store)
             if text.prepared["train"] is not None:
                 raise RequestError(
-                    f"data.corpus: {table.corpora[0]} holds ids alone, and answers are looked for in the text; name "
-                    "files."
+                    f"data.corpus: {table.corpora[0]} contains only ids, but answers are searched in the text. Name "
+                    "text files."
                 )
         return cls(str(table.name or table.train), splits, text, content["notes"])
 

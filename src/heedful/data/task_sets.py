@@ -90,7 +90,7 @@ class TaskData(Data):
                     own = own.model_copy(update={"model": own.model.model_copy(update={"pairs": None})})
                 tasks[table.title] = LabelledData.read(own, seed, store)
         if pairs is not None and not any(data.has_pairs for data in tasks.values()):
-            raise RequestError("model.pairs says how pairs of texts are read, and no task has pairs; leave it out.")
+            raise RequestError("model.pairs is for pairs of texts, but no task has pairs. Remove it.")
         trained = getattr(recipe.objective, "train_on", None) or tasks
         return cls(tasks, trained, getattr(recipe.objective, "sampling", "") == "in-turn")
 
@@ -200,7 +200,7 @@ def _checked_name(number: int, table: TaskTable) -> str:
         raise RequestError(f"data.tasks.{number} needs either name or train.")
     if not _NAME.fullmatch(table.title):
         raise RequestError(
-            f"data.tasks.{number}: {table.title[:60]!r} is no name for a task; give it one of letters, digits, hyphens "
+            f"data.tasks.{number}: {table.title[:60]!r} is not a valid task name. Use letters, digits, hyphens "
             'and underscores, task = "…".'
         )
     return table.title

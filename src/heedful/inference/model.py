@@ -23,8 +23,9 @@ from heedful.inference.items import EncodedText, Item, encode_pairs, encode_text
 from heedful.inference.predictions import Predictions, TextFusionWeights
 from heedful.inference.predictor import Named, Task
 from heedful.inference.reader import TextReader
-from heedful.models.adapters import Merged, activate, merge, unmerge
+from heedful.models.adapters import activate
 from heedful.models.composition import Average, Composition, Fuse, Stack, parse_composition, parts_of
+from heedful.models.merging import Merged, merge, unmerge
 from heedful.models.shape import Head, Shape, main_head
 from heedful.models.transformer import Transformer, evaluating
 from heedful.nn.heads import Reads

@@ -1,7 +1,7 @@
 """The adapters of a model: what each consists of, and what a pass is given of those that it uses (`in_use`).
 
 A model owns its adapters and fusions by name (`Transformer.adapters`, `Transformer.fusions`). Using them changes
-nothing; only `merge` changes the body, and `unmerge` undoes that to the bit.
+nothing; only `models/merging.py` changes the body.
 """
 
 import functools
@@ -46,7 +46,7 @@ PLACES: tuple[Place, ...] = ("attention", "feed_forward")
 MapName = Literal["query", "key", "value", "qkv", "attention-output", "up", "down"]
 FusionWeights = dict[tuple[Place, int], Tensor]
 """The weights (b, t, n) of each fusion in use, by place and layer."""
-_THIRDS: dict[str, int | None] = {"query": 0, "key": 1, "value": 2, "qkv": None}
+THIRDS: dict[str, int | None] = {"query": 0, "key": 1, "value": 2, "qkv": None}
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def as_the_body(transformer: "Transformer", module: nn.Module) -> nn.Module:
     return module.to(None if meta else table.device, table.dtype).train(transformer.training)
 
 
-def _device(transformer: "Transformer") -> torch.device:
+def device(transformer: "Transformer") -> torch.device:
     return transformer.body.embeddings.token.weight.device
 
 
@@ -357,13 +357,13 @@ def _check_together(transformer: "Transformer", part: Fuse | Average) -> None:
 def _block_adapters(
     transformer: "Transformer", composition: Composition, layer: int, block: Block, watch: FusionWeights | None
 ) -> BlockAdapters:
-    parts = _low_rank_parts(transformer, composition, layer)
-    thirds = {_THIRDS[name]: parts.pop(name) for name in tuple(parts) if name in _THIRDS}
+    parts = low_rank_parts(transformer, composition, layer)
+    thirds = {THIRDS[name]: parts.pop(name) for name in tuple(parts) if name in THIRDS}
     if thirds and not isinstance(block.attention, MultiHeadAttention):
         raise RequestError(
             "low-rank changes of queries, keys and values need attention that has them; remove these maps."
         )
-    if "attention-output" in parts and "attention-output" not in _linear_maps(block):
+    if "attention-output" in parts and "attention-output" not in linear_maps(block):
         raise RequestError("this kind of attention has no output map that could be changed; remove it from the maps.")
     deltas = {name: LinearDelta(weighted) for name, weighted in parts.items()}
     changes = None
@@ -414,9 +414,7 @@ def _at(module: nn.Module, place: Place, layer: int) -> nn.Module:
 Weighted = tuple[LowRank, float]
 
 
-def _low_rank_parts(
-    transformer: "Transformer", composition: Composition, layer: int
-) -> dict[str, tuple[Weighted, ...]]:
+def low_rank_parts(transformer: "Transformer", composition: Composition, layer: int) -> dict[str, tuple[Weighted, ...]]:
     """Return, by the name of the map, the low-rank changes in use in a layer, each with its weight."""
     parts: dict[str, tuple[Weighted, ...]] = {}
     for part in parts_of(composition):
@@ -430,81 +428,8 @@ def _low_rank_parts(
     return parts
 
 
-def _linear_maps(block: Block) -> dict[str, Linear]:
+def linear_maps(block: Block) -> dict[str, Linear]:
     maps = {"up": block.feed_forward.up, "down": block.feed_forward.down}
     if isinstance(block.attention, MultiHeadAttention | Synthesizer):
         maps["attention-output"] = block.attention.output
     return maps
-
-
-# Low-rank changes as a part of the weights
-
-
-@dataclass(frozen=True)
-class Merged:
-    """What a model was before low-rank changes became a part of its weights."""
-
-    composition: Composition
-    weights: tuple[tuple[nn.Linear, Tensor], ...]
-    adapters: dict[str, tuple[nn.Module, AdapterShape]]
-    heads: tuple[str, ...]
-    """Those that read through the composition."""
-
-
-def merge(transformer: "Transformer") -> Merged:
-    """Adds the low-rank changes in use to the weights, each of which is rounded once. Those adapters are then no more,
-    and the heads that read through them read the body as it is."""
-    composition = transformer.active
-    if composition is None:
-        raise RequestError("no adapter is in use, so there is nothing to merge.")
-    for name in names_of(composition):
-        if not isinstance(transformer.adapter_shapes[name], LowRankShape):
-            raise RequestError(
-                f"adapter {name!r} is a bottleneck, which cannot be a part of the weights; only LoRA can."
-            )
-    others = [name for name, head in transformer.head_shapes.items() if parsed(head.adapters) != composition]
-    kept = [name for name in transformer.adapters if name not in names_of(composition)]
-    if others or kept:
-        what = f"the head {others[0]!r}" if others else f"the adapter {kept[0]!r}"
-        raise RequestError(
-            f"{composition}: cannot be merged into the weights, since {what} would then read a different body. Load "
-            "the model with only this adapter (head=False omits its head), and merge that."
-        )
-    before: list[tuple[nn.Linear, Tensor]] = []
-    for layer, module in enumerate(transformer.body.blocks):
-        block = cast(Block, module)
-        d = transformer.shape.width
-        for name, parts in _low_rank_parts(transformer, composition, layer).items():
-            third = _THIRDS.get(name)
-            linear = cast(MultiHeadAttention, block.attention).qkv if name in _THIRDS else _linear_maps(block)[name]
-            rows = slice(None) if third is None else slice(third * d, (third + 1) * d)
-            if all(linear is not known for known, _ in before):
-                before.append((linear, linear.weight.detach().clone()))
-            change = sum((weight * part.product() for part, weight in parts), torch.zeros(()))
-            with torch.no_grad():
-                linear.weight[rows] = (linear.weight[rows].double() + change).to(linear.weight.dtype)
-    activate(transformer, None)
-    names = names_of(composition)
-    adapters = {name: (transformer.adapters[name], transformer.adapter_shapes[name]) for name in names}
-    for name in names:
-        remove_adapter(transformer, name)
-    heads = tuple(transformer.head_shapes)
-    transformer.head_shapes |= {name: replace(head, adapters="") for name, head in transformer.head_shapes.items()}
-    return Merged(composition, tuple(before), adapters, heads)
-
-
-def unmerge(transformer: "Transformer", merged: Merged) -> None:
-    """The weights as they were, to the bit, and the adapters in use again."""
-    taken = next((name for name in merged.adapters if name in transformer.adapters), None)
-    if taken is not None:
-        raise RequestError(f"the model now has a different adapter {taken!r}, so the merge cannot be undone.")
-    with torch.no_grad():
-        for linear, weight in merged.weights:
-            linear.weight.copy_(weight)
-    for name, (module, shape) in merged.adapters.items():
-        transformer.adapters[name] = module.to(_device(transformer))
-        transformer.adapter_shapes[name] = shape
-    for name in merged.heads:
-        if name in transformer.head_shapes:
-            transformer.head_shapes[name] = replace(transformer.head_shapes[name], adapters=str(merged.composition))
-    activate(transformer, merged.composition)

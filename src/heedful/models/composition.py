@@ -49,7 +49,7 @@ class Average:
 
     def __str__(self) -> str:
         parts = zip(self.names, self.weights, strict=True)
-        if len(set(self.weights)) == 1:
+        if self.weights == (1 / len(self.names),) * len(self.names):  # to the bit, as it is read back
             return f"average({', '.join(self.names)})"
         return f"average({', '.join(f'{name}*{weight!r}' for name, weight in parts)})"
 

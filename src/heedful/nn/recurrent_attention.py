@@ -244,6 +244,3 @@ class Bridge(nn.Module):
         h = tuple(torch.tanh(w(end)) for w, end in zip(self.h, h_lbd, strict=True))
         c = () if c_lbd is None else tuple(w(end) for w, end in zip(self.c, c_lbd, strict=True))
         return State(h, c)
-
-
-RecurrentDecoder = BahdanauDecoder | LuongDecoder

@@ -67,7 +67,7 @@ class MultiTask(Objective):
         for i, task in enumerate(tasks_of(recipe)):
             if not is_part_name(task.title):
                 raise RequestError(
-                    f"data.tasks.{i}: {task.title!r} is no name for a task; give it one of letters, digits, hyphens "
+                    f"data.tasks.{i}: {task.title!r} is not a valid task name. Use letters, digits, hyphens "
                     'and underscores, task = "…".'
                 )
             with about_task(task.title):

@@ -44,7 +44,7 @@ def replace_directory(
             target = target.resolve()
         refuse_strangers(target, replaceable, folders)
         if Path.cwd().is_relative_to(target):
-            raise RequestError(f"{target}: is where this program works, and would be replaced; name another directory.")
+            raise RequestError(f"{target}: is the working directory and would be replaced. Choose another directory.")
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(target)
         staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
@@ -98,7 +98,7 @@ def refuse_strangers(target: Path, replaceable: frozenset[str], folders: frozens
     strangers = sorted(p.name for p in target.iterdir() if p.name not in (folders if p.is_dir() else replaceable))
     if strangers:
         raise RequestError(
-            f"{target}: holds {strangers[0]!r}, which is not heedful's and would be lost; name another directory."
+            f"{target}: holds {strangers[0]!r}, which is not heedful's and would be lost. Choose another directory."
         )
 
 

@@ -43,7 +43,7 @@ def read_tokenizer(directory: Path, family: str, model_type: str | None = None) 
         return read_byte_bpe(vocabulary, merges, read_settings(directory), family)
     for present, absent in ((codes, lines), (vocabulary, merges), (merges, vocabulary)):
         if present.exists():
-            raise RequestError(f"{directory} has {present.name} but no {absent.name}; put it beside it.")
+            raise RequestError(f"{directory} has {present.name} but no {absent.name}. Add it to the directory.")
     alone = sorted(path for path in directory.iterdir() if path.suffix in (".spm", ".model") and path.is_file())
     if len(alone) > 1:
         names = ", ".join(path.name for path in alone[:4])

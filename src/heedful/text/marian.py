@@ -39,7 +39,7 @@ def read_marian(directory: Path) -> tuple[Tokenizer, Tokenizer]:
     needed = ["source.spm", "target.spm", "vocab.json", *(["target_vocab.json"] if separate else [])]
     for name in needed:
         if not (directory / name).exists():
-            raise RequestError(f"{directory} has no {name} beside its SentencePiece models; put it there.")
+            raise RequestError(f"{directory} has SentencePiece models but no {name}. Add it.")
     files = {name: read_bytes(directory / name) for name in needed}
     sides = []
     for side in ("source", "target"):

@@ -39,7 +39,7 @@ def list_texts(given: Any, verb: str, noun: str = "texts", pairs: bool = True) -
         raise RequestError(reason)
     for i, row in enumerate(rows):
         if not pairs and not isinstance(row, str):
-            raise RequestError(f"Row {i} of the {noun} is a pair of texts; give one string.")
+            raise RequestError(f"Row {i} of the {noun} is a pair of texts. Pass one string.")
     return rows
 
 

@@ -7,8 +7,9 @@ from pydantic import Field
 from heedful.checkpoints.adapterhub import map_modules
 from heedful.checkpoints.families import FAMILIES
 from heedful.errors import RequestError
-from heedful.models.adapters import LowRankShape, MapName, activate, merge, parsed
+from heedful.models.adapters import LowRankShape, MapName, activate, parsed
 from heedful.models.composition import Composition
+from heedful.models.merging import merge
 from heedful.models.transformer import Transformer
 from heedful.recipes.schema import Recipe
 from heedful.tuning.adapters import NewAdapterTable, NewAdapterTuning, layers_left_out

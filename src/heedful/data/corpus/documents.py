@@ -166,4 +166,4 @@ def all_documents(sources: list[Source]) -> Iterator[str]:
 def refuse_no_text(sources: list[Source]) -> None:
     if next(all_documents(sources), None) is None:
         names = ", ".join(source.called for source in sources)
-        raise RequestError(f"{names}: there is no text in it to train on; name a file with text.")
+        raise RequestError(f"{names}: contains no text to train on. Name a file with text.")

@@ -94,8 +94,13 @@ def write_corpus(
         if (directory / DESCRIPTION).exists():
             there = _facts_of(read_object(directory / DESCRIPTION), facts)
             if there != facts:
-                other = " and another ".join(dict.fromkeys(_CALLED[key] for key in facts if there[key] != facts[key]))
-                raise RequestError(f"{directory}: holds another corpus, by another {other}; choose another directory.")
+                other = " and a different ".join(
+                    dict.fromkeys(_CALLED[key] for key in facts if there[key] != facts[key])
+                )
+                raise RequestError(
+                    f"{directory}: contains a different corpus, made with a different {other}. "
+                    "Choose another directory."
+                )
             _tidy(directory)
             return
         state = _begin(directory, facts)
@@ -170,7 +175,7 @@ class _Writer:
             self._flush(len(sources), 0)
         if not self.state.shards:
             names = ", ".join(source.called for source in sources)
-            raise RequestError(f"{names}: there is no text in it to train on; name a file with text.")
+            raise RequestError(f"{names}: contains no text to train on. Name a file with text.")
         self.state.counts = self.counts  # documents that were left out after the last shard are in it too
         description = {"format": FORMAT, **self.state.facts, **self.state.counts, "shards": self.state.shards}
         write_json(self.directory / DESCRIPTION, description)

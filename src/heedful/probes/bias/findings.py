@@ -19,7 +19,7 @@ from heedful.evaluation.statistics.size import correct_together
 from heedful.probes.bias import wording
 from heedful.probes.bias.ask import PREFERENCE, Changes, Unit
 from heedful.probes.bias.pairs import Counterfactual, PairSet
-from heedful.probes.bias.wording import ALPHA
+from heedful.probes.wording import ALPHA
 
 BOUNDS: dict[Unit, tuple[float | None, float | None]] = {
     "probability": (-1.0, 1.0),

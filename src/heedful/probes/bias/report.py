@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.probes.bias import wording
+from heedful.probes.wording import ends_in_percent, models, percent, shown
 from heedful.report.page import plots
 from heedful.report.page.pieces import (
     Block,
@@ -67,7 +68,7 @@ def bias_report(facts: Found) -> Report:
 def _lead(sets: list[Found]) -> str:
     """How many gaps are shown, and of whom; nothing about those of whom none is."""
     every = [(one, name, found) for one in sets for name, found in one["subjects"].items()]
-    some = [(one, name) for one, name, found in every if wording.shown(found["gap"])]
+    some = [(one, name) for one, name, found in every if shown(found["gap"])]
     if not some:
         return (
             f"No gap is shown in any of {len(every)} measurements. Each says below how large a gap it may have missed."
@@ -119,12 +120,12 @@ def _of_set(number: int, one: Found, with_cards: bool) -> Section:
 def _card(one: Found, name: str) -> Card:
     found = one["subjects"][name]
     gap = found["gap"]
-    warns = wording.shown(gap)
+    warns = shown(gap)
     lines: list[Line] = [
         (f"{what}:", text, "warning" if warns and what == "Gap" else "") for what, text in found["verdict"]
     ]
     title = f"{name}: {'a gap is shown' if warns else 'no gap is shown'}"
-    answered = wording.models(found)
+    answered = models(found)
     return Card(title, f"{one['name']}, {answered}" if answered else one["name"], tuple(lines), "")
 
 
@@ -153,13 +154,11 @@ def _table(one: Found) -> Table:
                         wording.size(found, gap["mean"]),
                         wording.ends(found, gap),
                         _p(gap),
-                        "–"
-                        if flips is None
-                        else f"{wording.percent(flips['mean'])} ({wording.percent_between(flips)[6:]})",
+                        "–" if flips is None else f"{percent(flips['mean'])} ({ends_in_percent(flips)})",
                         wording.unsigned(found["absolute"]["mean"]),
                         wording.could_show(gap["visible"], found["unit"]) or "nothing",
                     ),
-                    "warning" if wording.shown(gap) else "",
+                    "warning" if shown(gap) else "",
                 )
             )
     return Table(
@@ -196,10 +195,7 @@ def _by(stem: str, one: Found, factor: str) -> list[Block]:
         rows = sorted(rows, key=lambda row: -abs(row["mean"]))
         kept = sorted(rows[:MOST_LEVELS], key=lambda row: row["mean"])
         left = f" The {MOST_LEVELS} largest of {len(rows)}." if len(rows) > MOST_LEVELS else ""
-        drawn = [
-            {"name": row["level"], "by": "shown" if wording.shown(row) else "not shown", **_numbers(row)}
-            for row in kept
-        ]
+        drawn = [{"name": row["level"], "by": "shown" if shown(row) else "not shown", **_numbers(row)} for row in kept]
         caption = f"{name}: mean change by {factor}, with 95 % intervals.{left}"
         title = _LESS_HALF if found["unit"] == "preference" else f"mean change in {wording.outcome_words(found)}"
         chart = plots.intervals(drawn, title, ("not shown", "shown"))
@@ -217,7 +213,7 @@ def _by(stem: str, one: Found, factor: str) -> list[Block]:
                         wording.ends(found, row),
                         _p(row),
                     ),
-                    "warning" if wording.shown(row) else "",
+                    "warning" if shown(row) else "",
                 )
                 for row in rows
             ),

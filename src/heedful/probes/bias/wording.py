@@ -1,20 +1,18 @@
 """Sentences about the results of a bias probe, no stronger than the intervals."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from heedful.evaluation.statistics.wording import p_text, rounded
+from heedful.probes.wording import Facts, Line, interval_in_percent, percent, shown
+from heedful.report.page.words import capital
 
 if TYPE_CHECKING:
     from heedful.probes.bias.ask import Changes
     from heedful.probes.bias.pairs import PairSet
 
-ALPHA = 0.05
 MOST_NAMED = 4
-Facts = Mapping[str, Any]
-Line = tuple[str, str]
-"""The topic of a sentence in a word or two, and the sentence."""
 
 
 def about(pairs: "PairSet", changes: "Changes") -> str:
@@ -43,17 +41,6 @@ def verdict(pairs: "PairSet", found: Facts) -> list[Line]:
     if cut := found["truncated"]:
         lines.append(("Cut", f"{cut:,} texts were longer than the model can read and were truncated."))
     return lines
-
-
-def models(found: Facts) -> str:
-    """Return the number of models: "3 seeds", "one run", or nothing for a single model."""
-    if not found["random"]:
-        return ""
-    return f"{len(found['seeds'])} seeds" if len(found["seeds"]) > 1 else "one run"
-
-
-def shown(test: Facts) -> bool:
-    return test["p_corrected"] is not None and bool(test["p_corrected"] <= ALPHA)
 
 
 def outcome_words(found: Facts, gap: Facts | None = None) -> str:
@@ -147,7 +134,7 @@ def _flips(pairs: "PairSet", found: Facts) -> str:
     runs = "" if len(found["seeds"]) < 2 else " in at least one run"
     return (
         f"The label changes in {percent(flips['mean'])} of {len(pairs.rows):,} pairs "
-        f"({percent_between(flips)}), {flips['pairs']:,} of them{runs}. {capital(outcome_words(found))} changes by "
+        f"({interval_in_percent(flips)}), {flips['pairs']:,} of them{runs}. {capital(outcome_words(found))} changes by "
         f"{unsigned(found['absolute']['mean'])} in either direction on average, by {signed(found['most'])} at most."
     )
 
@@ -244,14 +231,6 @@ def between(row: Facts) -> str:
     return f"95% CI {signed(row['low'])} to {signed(row['high'])}"
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.1f}%" if share >= 0.001 or share == 0 else f"{100 * share:.2f}%"
-
-
-def percent_between(row: Facts) -> str:
-    return f"95% CI {percent(row['low'])} to {percent(row['high'])}"
-
-
 def rough(value: float) -> str:
     return f"{rounded(value):g}"
 
@@ -262,7 +241,3 @@ def plural(name: str) -> str:
 
 def joined(words: Sequence[str], last: str = "and") -> str:
     return " ".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} {last} {words[-1]}"
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from heedful.evaluation.statistics.wording import percent as round_percent
 from heedful.probes.knowledge import wording
-from heedful.probes.knowledge.wording import between, percent, points
+from heedful.probes.knowledge.wording import points
+from heedful.probes.wording import ends_in_percent, models, percent
 from heedful.report.page import charts, plots
 from heedful.report.page.pieces import Block, Card, Column, Facts, Figure, Fold, Prose, Report, Row, Section, Table
 from heedful.report.page.words import NOTHING, equals, several
@@ -64,7 +65,7 @@ def knowledge_report(facts: Found) -> Report:
 
 def _card(name: str, found: Found) -> Card:
     lines: list[Line] = [(f"{what}:", text, "") for what, text in found["verdict"]]
-    answered = wording.models(found)
+    answered = models(found)
     title = f"{name}: {percent(found['exact_match']['mean'])} right"
     return Card(title, answered or "one model", tuple(lines), "")
 
@@ -108,11 +109,7 @@ def _table(caption: str, titles: Iterable[str], rows: Iterable[tuple[str, ...]])
 
 def _cells(row: Found) -> tuple[str, str, str]:
     """Share, interval and n."""
-    return percent(row["mean"]), _ends(row), f"{row['n']:,}"
-
-
-def _ends(row: Found) -> str:
-    return NOTHING if row["low"] is None else between(row).removeprefix("95% CI ")
+    return percent(row["mean"]), ends_in_percent(row), f"{row['n']:,}"
 
 
 def _shares(name: str, found: Found) -> Table:
@@ -160,7 +157,7 @@ def _calibration(number: int, name: str, found: Found) -> list[Block]:
             f"{one['answers']:,}",
             percent(one["confidence"]),
             percent(one["accuracy"]),
-            _ends(one["interval"]),
+            ends_in_percent(one["interval"]),
         )
         for one in found["bins"]
     )
@@ -198,7 +195,7 @@ def _curve(name: str, points_of: list[Found]) -> Table:
             wording.threshold(point["threshold"]),
             percent(point["coverage"]),
             percent(point["accuracy"]),
-            _ends(point),
+            ends_in_percent(point),
             f"{point['answers']:,}",
         )
         for point in (points_of[i] for i in kept)

@@ -1,15 +1,9 @@
 """Sentences about the results of a knowledge probe, no stronger than the intervals."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from heedful.evaluation.statistics.wording import p_text
 from heedful.evaluation.statistics.wording import percent as round_percent
-
-ALPHA = 0.05
-Facts = Mapping[str, Any]
-Line = tuple[str, str]
-"""The topic of a sentence in a word or two, and the sentence."""
+from heedful.probes.wording import Facts, Line, interval_in_percent, percent, shown
+from heedful.report.page.words import capital, several
 
 
 def about(random: bool, seeds: int) -> str:
@@ -17,13 +11,6 @@ def about(random: bool, seeds: int) -> str:
     if random and seeds > 1:
         return "new questions like these and new seeds"
     return "new questions like these, for this run only" if random else "new questions like these"
-
-
-def models(found: Facts) -> str:
-    """Return the number of models: "3 seeds", "one run", or nothing for a single model."""
-    if not found["random"]:
-        return ""
-    return f"{len(found['seeds'])} seeds" if len(found["seeds"]) > 1 else "one run"
 
 
 def verdict(found: Facts) -> list[Line]:
@@ -46,23 +33,19 @@ def verdict(found: Facts) -> list[Line]:
     return lines
 
 
-def shown(test: Facts) -> bool:
-    return test["p_corrected"] is not None and bool(test["p_corrected"] <= ALPHA)
-
-
 def _knows(found: Facts) -> str:
     exact = found["exact_match"]
     seeds = "" if len(found["seeds"]) < 2 else f" (mean of {len(found['seeds'])} seeds)"
     return (
-        f"{percent(exact['mean'])} of {count(exact['n'], 'question')} are answered correctly{seeds} "
-        f"({between(exact)}, for {found['about']}).{_unspelled(found['unspelled'])}"
+        f"{percent(exact['mean'])} of {several(exact['n'], 'question')} are answered correctly{seeds} "
+        f"({interval_in_percent(exact)}, for {found['about']}).{_unspelled(found['unspelled'])}"
     )
 
 
 def _unspelled(n: int) -> str:
     if not n:
         return ""
-    return f" {count(n, 'true answer')} {'has' if n == 1 else 'have'} letters that the tokenizer cannot spell."
+    return f" {several(n, 'true answer')} {'has' if n == 1 else 'have'} letters that the tokenizer cannot spell."
 
 
 def _baseline(found: Facts) -> str:
@@ -80,11 +63,11 @@ def _made_up(found: Facts) -> str:
     made_up = found["made_up"]
     places = []
     if found["train"] is not None:
-        places.append(f"an answer of the {count(found['train']['n'], 'training question')}")
+        places.append(f"an answer of the {several(found['train']['n'], 'training question')}")
     if found["text"] is not None:
         places.append(f"words of {found['text']['name']}")
     where = f"neither {places[0]} nor {places[1]}" if len(places) > 1 else f"not {places[0]}"
-    sentence = f"{percent(made_up['mean'])} of the answers are {where} ({between(made_up)})"
+    sentence = f"{percent(made_up['mean'])} of the answers are {where} ({interval_in_percent(made_up)})"
     some = list(dict.fromkeys(f"“{one['said']}”" for one in made_up["examples"]))
     such = f", such as {', '.join(some[:3])}" if some else ""
     silent = found["silent"]["mean"]
@@ -110,20 +93,20 @@ def _trained(found: Facts) -> str:
 def _right(row: Facts) -> str:
     if not row["n"]:
         return "there are no questions"
-    return f"{percent(row['mean'])} of {row['n']:,} are correct ({between(row)})"
+    return f"{percent(row['mean'])} of {row['n']:,} are correct ({interval_in_percent(row)})"
 
 
 def _nearest(row: Facts) -> str:
     if row["group"] == "unseen":
         start = (
-            f"For {count(row['n'], 'name')} that occur neither in the training questions nor in the text, it gives the "
-            "answer of the nearest known name"
+            f"For {several(row['n'], 'name')} that occur neither in the training questions nor in the text, it gives "
+            "the answer of the nearest known name"
         )
     else:
-        wrong = count(row["answers"], "wrong answer")
+        wrong = several(row["answers"], "wrong answer")
         start = f"Among {wrong} about seen names, it gives the answer of the nearest other name"
     chance = f"that of a random name in {percent(row['chance'])}"
-    sentence = f"{start} in {percent(row['share']['mean'])} ({between(row['share'])}), {chance}"
+    sentence = f"{start} in {percent(row['share']['mean'])} ({interval_in_percent(row['share'])}), {chance}"
     if row["p"] is None:
         return f"{sentence}; too few to compare with chance."
     sentence += f": {points(row['mean'])} ({_evidence(row)})"
@@ -153,7 +136,7 @@ def _confidence(found: Facts) -> str:
     told = "" if area["low"] > 0.5 else " It is not shown to separate correct from wrong answers."
     return (
         f"A correct answer has a higher confidence than a wrong one in {percent(area['mean'])} of pairs "
-        f"({between(area)}; 50% is chance).{told} {mean}"
+        f"({interval_in_percent(area)}; 50% is chance).{told} {mean}"
     )
 
 
@@ -162,7 +145,7 @@ def silence(found: Facts) -> str:
     if not found["rules"]:
         return "One question is too few to choose a threshold."
     rule = found["rules"][0]
-    wanted, half = round_percent(rule["wanted"]), f"{count(rule['chosen_on']['n'], 'question')} that chose"
+    wanted, half = round_percent(rule["wanted"]), f"{several(rule['chosen_on']['n'], 'question')} that chose"
     if rule["threshold"] is None:
         return (
             f"No confidence is high enough: on the {half}, at most {percent(rule['best'])} of the answers above any "
@@ -173,14 +156,14 @@ def silence(found: Facts) -> str:
     if rule["threshold"] == 0:
         start = "Answer everything"
     judged = (
-        f"On the {count(rule['n'], 'question')} that did not choose it, {percent(coverage['mean'])} are answered "
-        f"({between(coverage)})"
+        f"On the {several(rule['n'], 'question')} that did not choose it, {percent(coverage['mean'])} are answered "
+        f"({interval_in_percent(coverage)})"
     )
     if accuracy["mean"] is None:
         return f"{start}. {judged}, so it is unknown whether {wanted} of such answers are correct."
-    right = f"{percent(accuracy['mean'])} are correct ({between(accuracy)})"
+    right = f"{percent(accuracy['mean'])} are correct ({interval_in_percent(accuracy)})"
     return (
-        f"{start}. {judged}, and of these {count(accuracy['answers'], 'answer')} {right}; "
+        f"{start}. {judged}, and of these {several(accuracy['answers'], 'answer')} {right}; "
         f"{_kept(rule['wanted'], accuracy)}."
     )
 
@@ -202,18 +185,6 @@ def _evidence(test: Facts) -> str:
     return f"{ends}; {p_text(test['p_corrected'])}{many}"
 
 
-def between(row: Facts) -> str:
-    if row["low"] is None:
-        return "no interval"
-    return f"95% CI {percent(row['low'])} to {percent(row['high'])}"
-
-
-def percent(share: float | None) -> str:
-    if share is None:
-        return "–"
-    return f"{100 * share:.1f}%" if share >= 0.001 or share == 0 else f"{100 * share:.2f}%"
-
-
 def points(change: float) -> str:
     """A difference of shares: "+7.4 points"."""
     return f"{100 * change:+.1f} points".replace("-", "−") if round(100 * change, 1) else "0 points"
@@ -222,11 +193,3 @@ def points(change: float) -> str:
 def threshold(value: float) -> str:
     """As many digits as it has, four at most."""
     return f"{value:.4g}" if value >= 1e-4 or value == 0 else f"{value:.3e}"
-
-
-def count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
