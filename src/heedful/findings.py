@@ -78,7 +78,8 @@ class Run:
     def predictions(self, split: str = "test") -> Rows:
         """A row for each example: `row`, `label`, a `p:<class>` for each class and, where it is known, `gold`.
 
-        Where numbers are predicted, a row holds `row`, `score` and `gold`.
+        Where numbers are predicted, a row holds `row`, `score` and `gold`; otherwise `row`, `gold` and the columns of
+        predictions/<set>.tsv, as numbers where all of them are.
         """
         known = sorted(path.stem for path in (self.directory / "predictions").glob("*.tsv"))
         if split not in known:

@@ -226,6 +226,8 @@ def test_a_study_from_runs_to_results(offered: None, tmp_path: Path) -> None:
     assert rows["views-2"]["dev_mean"] > rows["views-1"]["dev_mean"]
     assert (out / "best/towers.json").exists()
     assert len(results.runs[-1].predictions("test")) == 25
+    with pytest.raises(RequestError, match="toy-towers"):
+        _ = results.best  # texts cannot be given to it
     assert run_study(plan_recipe(make_recipe(content), "views"), out, command="x", quiet=True, threads=1) == study
 
 
@@ -267,3 +269,33 @@ def test_run_kill_and_resume(kills: int, world: Path, heedful_command: Any) -> N
     assert study.table[0]["n"] == 2
     assert study.statistics == heedful.results(world / "killed-views").statistics
     assert "cosine of the views" in (world / "whole-views/report.md").read_text()
+
+
+@pytest.mark.full
+def test_compare_statistics_report_results(world: Path, heedful_command: Any) -> None:
+    """What two runs have left goes on, and each is compared with the other and with the baseline."""
+    write_views(world)
+    for width in (2, 8):
+        out, size = f"towers-{width}", f"model.width={width}"
+        (world / "begun.toml").write_text(TOML)
+        finish(heedful_command("run", "begun.toml", "--out", out, "--workers", "1", "--set", "seeds=1", "--set", size))
+    settings = ["objective.kind=towers", "training.steps=20", "training.batch_size=14", "training.threads=1"]
+    models = ",".join(f"towers-{width}/best" for width in (2, 8))
+    said = finish(
+        heedful_command(
+            "compare", "views.npz", "--models", models, "--methods", "full", "--seeds", "2", "--workers", "2",
+            "--out", "towers", *(part for s in settings for part in ("--set", s)),
+        )
+    )  # fmt: skip
+    assert "retrieval accuracy" in said
+    study = heedful.results(world / "towers")
+    rows = {row["setting"]: row for row in study.table}
+    assert rows.keys() == {"towers-2-full", "towers-8-full"}
+    assert all(row["metric"] == "retrieval" and row["n"] == 2 for row in rows.values())
+    statistics = json.loads((world / "towers/statistics.json").read_text())
+    comparisons = {(c["a"], c["b"]): c["difference"] for c in statistics["comparisons"]}
+    difference = rows["towers-8-full"]["test_mean"] - rows["towers-2-full"]["test_mean"]
+    assert comparisons["towers-8-full", "towers-2-full"] == pytest.approx(difference, abs=1e-9)
+    assert ("towers-8-full", "cosine of the views") in comparisons
+    assert "towers-8-full" in study.verdict
+    assert "cosine of the views" in (world / "towers/report.md").read_text()

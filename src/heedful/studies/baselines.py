@@ -72,18 +72,11 @@ def keep_examples(folder: Path, data: Data) -> None:
             write_examples(folder, name, lines, prints.get(name))
 
 
-def _as_lists(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the scores as JSON can hold them: columns may be arrays."""
-    return {
-        name: {
-            **baseline,
-            "values": {
-                of: {key: np.asarray(column).tolist() for key, column in columns.items()}
-                for of, columns in baseline.get("values", {}).items()
-            },
-        }
-        for name, baseline in scores.items()
-    }
+def _as_lists(content: Any) -> Any:
+    """Return scores as JSON can hold them: columns may be arrays."""
+    if isinstance(content, np.ndarray):
+        return content.tolist()
+    return {key: _as_lists(value) for key, value in content.items()} if isinstance(content, Mapping) else content
 
 
 class Baselines:
