@@ -13,8 +13,8 @@ from heedful.cli.run import _data_table
 from heedful.data.disk import read_lines
 from heedful.data.examples import load_dataset
 from heedful.data.files import open_table
+from heedful.data.labelled import LabelledTable
 from heedful.data.loading import load_data
-from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore
 
 ROWS = [(f"the weather is fine on day {i}", "good" if i % 2 else "bad") for i in range(40)]
@@ -73,7 +73,7 @@ def test_a_comparison_opens_its_file_once(
 def test_the_runs_of_a_process_parse_a_data_set_once(
     tmp_path: Path, opens: Callable[[Callable[[], Any], Path], int]
 ) -> None:
-    table = DataTable(train=str(_write(tmp_path / "a.csv", ROWS)), text="text", label="label")
+    table = LabelledTable(train=str(_write(tmp_path / "a.csv", ROWS)), text="text", label="label")
     store = SharedStore(tmp_path / "shared")
     first = load_data(table, 0, store)
     kept = next((tmp_path / "shared").glob("*/data.json"))
