@@ -15,6 +15,7 @@ from heedful.checkpoints import catalog, directory
 from heedful.cli.main import main
 from heedful.models.batch import Batch, pad
 from heedful.report import study
+from heedful.storage.runs import read_study
 from heedful.studies import executors, plan
 from heedful.studies.parts import StudyPlan
 from heedful.studies.plan import plan_comparison
@@ -156,7 +157,7 @@ def test_quickstart_needs_no_network(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(plan, "plan_comparison", small)
     one_after_another = executors.executor_for(None, 1, 2)  # in this process, where the network is refused
     monkeypatch.setattr(executors, "executor_for", lambda *_: one_after_another)
-    monkeypatch.setattr(study, "write_reports", lambda directory: None)
+    monkeypatch.setattr(study, "write_reports", read_study)
     monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("sys.argv", ["heedful", "quickstart", "--model", NAME, "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit) as stop:

@@ -7,18 +7,16 @@ from typing import Any
 import pytest
 from test_data_named import Hub, hub
 
-from heedful import plugins
 from heedful.cli.data import show
 from heedful.data.catalog import PAIRS
 from heedful.data.examples import load_dataset
 from heedful.data.loading import load_aligned
 from heedful.data.look import look_at
 from heedful.data.named import where_from
-from heedful.data.protocol import Data
+from heedful.data.parallel import ParallelTable
 from heedful.data.translations import load_pairs
 from heedful.errors import RequestError, WorkError
 from heedful.recipes.reading import make_recipe
-from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore
 from tests.support.pair_files import text_files
 
@@ -168,14 +166,6 @@ def recipe(**changes: Any) -> None:
     make_recipe(content)
 
 
-@pytest.fixture
-def translating(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if classifying were translating."""
-    data = plugins.find("objective", "classify").DATA
-    monkeypatch.setattr(data, "PAIRS", True)
-    monkeypatch.setattr(data, "check", staticmethod(lambda recipe: None))
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -183,7 +173,6 @@ def translating(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"data": {"max_ratio": 2.0}}, "data.max_ratio means nothing"),
         ({"data": {"deduplicate": True}}, "data.deduplicate means nothing"),
         ({"data": {"sorce": "en"}}, "did you mean data.source?"),
-        ({"data": {"max_source": 0}}, "data.max_source = 0 is not right: it must be at least 1"),
         ({"tokenizer": {"kind": "bpe", "joint": False}}, "tokenizer.joint means nothing with objective.kind"),
     ],
 )
@@ -192,34 +181,38 @@ def test_keys_that_others_have_no_use_for(changes: dict[str, Any], words: str) -
         recipe(**changes)
 
 
-@pytest.mark.usefixtures("translating")
 def test_keys_of_translations() -> None:
+    def translation(**changes: Any) -> None:
+        content = {"model": {"kind": "recurrent"}, "tokenizer": {"kind": "bpe"}, "objective": {"kind": "translate"}}
+        make_recipe({**content, "evaluation": {"metric": "loss"}, **changes})
+
     keys = {"train": "a.tsv", "source": "en", "target": "de", "max_source": 40, "max_ratio": 3, "deduplicate": True}
-    recipe(data=keys, tokenizer={"kind": "bpe", "joint": False})
+    translation(data=keys, tokenizer={"kind": "bpe", "joint": False})
     with pytest.raises(RequestError, match=r"data\.text means nothing .*; name the two sides with data\.source"):
-        recipe(data={"text": "en"})
+        translation(data={"text": "en"})
     with pytest.raises(RequestError, match=r"data\.label means nothing .*; leave it out"):
-        recipe(data={"label": "en"})
+        translation(data={"label": "en"})
+    with pytest.raises(RequestError, match=r"data\.max_source = 0 is not right: it must be at least 1"):
+        translation(data={"max_source": 0})
     with pytest.raises(RequestError, match=r"tokenizer\.joint goes with tokenizer\.kind"):
-        recipe(tokenizer={"name": "minilm", "joint": False})
-    assert not Data.PAIRS
+        translation(tokenizer={"name": "minilm", "joint": False})
 
 
 def test_read_once_and_in_part(tmp_path: Path) -> None:
     text_files(tmp_path / "train", [(f"cat {i}", f"Katze {i}") for i in range(100)])
     keys: dict[str, Any] = {"train": str(tmp_path / "train"), "source": "en", "target": "de"}
     store = SharedStore(tmp_path / "store")
-    whole = load_aligned(DataTable(**keys), 0, store)
+    whole = load_aligned(ParallelTable(**keys), 0, store)
     assert whole == load_pairs(**keys)
     (tmp_path / "train.en").unlink()  # whoever comes later finds them in the store
-    assert load_aligned(DataTable(**keys), 1, store) == whole
-    few, more = (load_aligned(DataTable(**keys, limit=n), 0, store).splits["train"] for n in (10, 30))
+    assert load_aligned(ParallelTable(**keys), 1, store) == whole
+    few, more = (load_aligned(ParallelTable(**keys, limit=n), 0, store).splits["train"] for n in (10, 30))
     assert (len(few), len(more)) == (10, 30)
     assert set(few.rows) < set(more.rows)
-    assert few == load_aligned(DataTable(**keys, limit=10), 1, store).splits["train"]
-    drawn = [load_aligned(DataTable(**keys, limit=10, redraw=True), seed, store).splits["train"] for seed in (0, 1)]
+    assert few == load_aligned(ParallelTable(**keys, limit=10), 1, store).splits["train"]
+    drawn = [load_aligned(ParallelTable(**keys, limit=10, redraw=True), seed, store).splits["train"] for seed in (0, 1)]
     assert drawn[0] != drawn[1]
-    half = load_aligned(DataTable(**keys, fraction=0.5), 0, store)
+    half = load_aligned(ParallelTable(**keys, fraction=0.5), 0, store)
     assert len(half.splits["train"]) == 35
     assert half.splits["test"] == whole.splits["test"]
     assert half.notes[-1] == "trained on 35 of 70 pairs of the training set"

@@ -42,7 +42,7 @@ def test_from_the_hub_to_a_model(hub: Hub, tmp_path: Path) -> None:
     done = ask(hub, home, "data", "shard", NAME, "--out", out, "--vocabulary", 300)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[0] == f"downloading someone/tales from the hub: 1 file for {NAME}"
-    assert f"{NAME}: a document is a 'blank-line'" in done.stdout
+    assert f"{NAME}: each document is a blank-line" in done.stdout
     assert hub.fetched() == ["tales.txt"]
     assert Corpus(out).documents == 30
     hub.log.clear()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heedful.recipes.schema import ModelTable, Recipe
+from heedful.building.body import BodyTable, Recipe
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import assemble, read_source
 from heedful.training.run import execute
@@ -52,7 +52,7 @@ def test_a_mark_gives_what_the_log_says_of_it(kind: str, tmp_path: Path) -> None
     assert sorted(p.name for p in (tmp_path / "run/marks").iterdir()) == [f"{step:08}" for step in STEPS]
     store = SharedStore(tmp_path / "shared")
     for step, expected in said.items():
-        model = ModelTable(name=str(tmp_path / f"run/marks/{step:08}"))
+        model = BodyTable(name=str(tmp_path / f"run/marks/{step:08}"))
         there = recipe.model_copy(update={"model": model, "tokenizer": None})
         parts = assemble(read_source(there, SEED, store), store)
         assert parts.checkpoint.sources

@@ -12,11 +12,14 @@ import torch
 from transformers import AutoModelForMaskedLM, BertForPreTraining
 
 import heedful
+from heedful.data.labelled import LabelledTable
+from heedful.data.question_sets import QuestionTable
+from heedful.data.running_text import CorpusTable
+from heedful.data.task_sets import TasksTable
 from heedful.errors import RequestError
 from heedful.inputs.cooccurrence import neighbour_table
 from heedful.inputs.word_rows import WordStep
 from heedful.objectives.mask import MaskedRow, MaskInputs, both_scores
-from heedful.recipes.schema import DataTable
 from heedful.storage.shared import SharedStore
 from heedful.training.assembly import Assembly, assemble, read_source
 from heedful.training.changed import changed_data
@@ -462,16 +465,16 @@ def test_a_corpus_that_changed_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("table", "before", "now", "said"),
     [
-        ({"corpus": ["a.txt", "b.txt"]}, {"train": "1 2"}, {"train": "1 3"}, "train (b.txt)"),
-        ({"corpus": ["a.txt", "b.txt"]}, {"train": "1"}, {"train": "1 3"}, "train (a.txt, b.txt)"),
-        ({"corpus": "a.txt", "train": "q.tsv"}, {"train": "1", "corpus": "2"}, {"train": "1", "corpus": "3"},
+        (CorpusTable(corpus=["a.txt", "b.txt"]), {"train": "1 2"}, {"train": "1 3"}, "train (b.txt)"),
+        (CorpusTable(corpus=["a.txt", "b.txt"]), {"train": "1"}, {"train": "1 3"}, "train (a.txt, b.txt)"),
+        (QuestionTable(corpus="a.txt", train="q.tsv"), {"train": "1", "corpus": "2"}, {"train": "1", "corpus": "3"},
          "corpus (a.txt)"),
-        ({"train": "a.csv", "test": "t.csv"}, {"train": "1", "dev": "2", "test": "3"},
+        (LabelledTable(train="a.csv", test="t.csv"), {"train": "1", "dev": "2", "test": "3"},
          {"train": "4", "dev": "5", "test": "6"}, "train (a.csv), dev and test (t.csv)"),
-        ({"tasks": [{"train": "x/a.csv"}, {"train": "b.csv"}]}, {"train": "1", "train-a": "2", "train-b": "3"},
+        (TasksTable(tasks=[{"train": "x/a.csv"}, {"train": "b.csv"}]), {"train": "1", "train-a": "2", "train-b": "3"},
          {"train": "4", "train-a": "5", "train-b": "3"}, "train-a (x/a.csv)"),
-        ({"train": "a.csv"}, {"train": "1"}, {"train": "1"}, ""),
+        (LabelledTable(train="a.csv"), {"train": "1"}, {"train": "1"}, ""),
     ],
 )  # fmt: skip
 def test_what_has_changed_is_named(table, before, now, said):
-    assert changed_data(before, now, DataTable(**table)) == said
+    assert changed_data(before, now, table) == said

@@ -255,13 +255,13 @@ def test_saved_as_it_was(marian: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d: (d / "target.spm").unlink(), r"has no target\.spm"),
-        (lambda d: (d / "vocab.json").unlink(), r"has no vocab\.json"),
+        (lambda d: (d / "target.spm").unlink(), r"no target\.spm"),
+        (lambda d: (d / "vocab.json").unlink(), r"no vocab\.json"),
         (lambda d: (d / "vocab.json").write_text('{"</s>": 0, "<unk>": 1}'), r"lacks the pad token '<pad>'"),
         (lambda d: (d / "vocab.json").write_text('{"</s>": 0, "<unk>": 2}'), r"has no token with the id 1"),
         (lambda d: (d / "source.spm").write_bytes(b"no"), r"source\.spm is not a complete SentencePiece model"),
         (lambda d: (d / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}'), "tokenizer_class"),
-        (lambda d: (d / "tokenizer_config.json").write_text('{"separate_vocabs": true}'), r"has no target_vocab\.json"),
+        (lambda d: (d / "tokenizer_config.json").write_text('{"separate_vocabs": true}'), r"no target_vocab\.json"),
     ],
 )
 def test_directories_that_are_refused(change: Any, words: str, marian: Path) -> None:

@@ -292,8 +292,8 @@ def test_encoding_has_no_network(world: dict[str, Any]) -> None:
 
 
 def test_the_keys_are_explained() -> None:
-    assert "its output at the last token" in explain_key("model.pooling")
-    assert "half of it, rounded up" in explain_key("model.rnn_width")
+    assert "the output at the last token" in explain_key("model.pooling")
+    assert "half of it (rounded up)" in explain_key("model.rnn_width")
 
 
 def test_the_cosine_still_stands_beside(world: dict[str, Any]) -> None:

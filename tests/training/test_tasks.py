@@ -355,8 +355,11 @@ def refusals(tables: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str
     many = {"tasks": tables}
     yield {"data": {"tasks": []}}, "data.tasks is missing or empty"
     yield {"data": {}}, "data.tasks is missing or empty"
-    yield {"data": {**many, "name": "rte"}}, "data.name beside data.tasks"
-    yield {"data": {**many, "limit": 5}}, "data.limit beside data.tasks"
+    yield (
+        {"data": {**many, "name": "rte"}},
+        'data.name means nothing with objective.kind = "multi-task"; put it into the table of each task',
+    )
+    yield {"data": {**many, "limit": 5}}, 'data.limit means nothing with objective.kind = "multi-task"; put it'
     yield {"data": {"tasks": [film, {**scores, "task": "film"}]}}, "two are called 'film'"
     yield {"data": {"tasks": [film, {**scores, "limti": 5}]}}, "did you mean data.tasks.1.limit?"
     yield {"data": {"tasks": [film, {"text": "t", "label": "y"}]}}, "data.tasks.1 needs either name or train"
@@ -375,7 +378,10 @@ def refusals(tables: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str
     yield {"objective": {"sampling": "sqrt"}}, "objective.sampling = 'sqrt' is not right"
     yield {"objective": {"sampling": "in-turn"}, "training": {"patience": 2}}, "training.patience ends the whole"
     yield {"objective": {"sampling": "in-turn", "weights": {"film": 2.0}}}, "objective.weights weighs tasks against"
-    yield {"objective": {"kind": "classify"}}, 'data.tasks: objective.kind = "classify" learns from one data set'
+    yield (
+        {"objective": {"kind": "classify"}},
+        'data.tasks means nothing with objective.kind = "classify"; use objective.kind = "multi-task"',
+    )
     yield {"evaluation": {"metric": "accuracy"}}, "choose from task_mean"
     yield {"tuning": {"method": "frozen", "solve": True}}, 'objective.kind = "multi-task" cannot be solved at once'
     yield {"tuning": {"method": "cosine"}}, 'tuning.method = "cosine" solves for its head'
@@ -408,7 +414,7 @@ def test_a_metric_that_does_not_go_with_the_data_names_the_task(place: Path, tab
 
 def test_keys_are_explained_and_a_recipe_that_was_written_down_is_the_same(make: Make) -> None:
     assert "a table [[data.tasks]] for each task" in explain_key("data.tasks")
-    assert "What the task, and its head, is called" in explain_key("data.tasks.task")
+    assert "Name of the task and its head" in explain_key("data.tasks.task")
     recipe = make(objective={"weights": {FILM: 2.0}, "train_on": [FILM]})
     whole = recipe.model_dump(mode="json", exclude={"seeds", "study"})
     assert make_recipe(whole).identity() == recipe.identity() == make_recipe(recipe.identity()).identity()

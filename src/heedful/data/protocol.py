@@ -20,7 +20,7 @@ class Data(ABC):
     @staticmethod
     def instead(key: str) -> str:
         """Return what to do with a key that belongs to another kind of data."""
-        return "leave it out"
+        return 'use objective.kind = "multi-task"' if key == "tasks" else "leave it out"
 
     @staticmethod  # noqa: B027 (not every kind has something to refuse)
     def check(recipe: Recipe) -> None:
