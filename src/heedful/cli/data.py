@@ -106,7 +106,7 @@ def show(
 ) -> None:
     """Show sizes, label balance, lengths, three examples, and possible problems of a data set.
 
-    Columns that are not named are detected if there is only one possibility.
+    Without --text, --label and so on, columns are detected if only one choice fits.
     """
     from heedful.data.look import look_at
 

@@ -19,7 +19,9 @@ def inspect(
     model: Annotated[str | None, typer.Argument(help="Directory, hub id, or name from `heedful models`.")] = None,
     shape: Annotated[str | None, typer.Option(help="Named shape instead of a model: sizes without weights.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
-    body_only: Annotated[bool, typer.Option("--body-only", help="Ignore heads that heedful does not know.")] = False,
+    body_only: Annotated[
+        bool, typer.Option("--body-only", help="Read only the body, whatever heads there are.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Output JSON with every tensor.")] = False,
 ) -> None:
     """Show a model's shape, parameter counts, memory, labels, tokenizer, and the source of each tensor."""

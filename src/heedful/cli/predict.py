@@ -41,7 +41,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="Output file, .tsv, .csv or .jsonl; default: print TSV.", metavar="FILE")
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Output probabilities before calibration.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Ignore the calibration that is stored in the model.")] = False,
     head: Annotated[str | None, typer.Option(help='Head to use if the model has several; default: "classify".')] = None,
     adapters: Annotated[
         str | None,

@@ -42,7 +42,8 @@ def bias(
     factors: Annotated[
         str,
         typer.Option(
-            metavar="COL,…", help="For a file of pairs: columns that group them (template, …), for the intervals."
+            metavar="COL,…",
+            help="For a file of pairs: columns whose equal values belong together (template, …), for the intervals.",
         ),
     ] = "",
     by: Annotated[
@@ -58,7 +59,8 @@ def bias(
     pair: Annotated[str | None, typer.Option(help="With --swap: column with the second text of a pair.")] = None,
     header: Header = None,
     of: Annotated[
-        Literal["texts", "pairs"] | None, typer.Option(help="What the model reads, if it does not record it.")
+        Literal["texts", "pairs"] | None,
+        typer.Option(help="Single texts or pairs; only for a model that does not record it."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write results; default: runs/bias-NAME, NAME-2, …")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the sets of pairs and exit.")] = False,

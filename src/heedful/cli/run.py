@@ -34,7 +34,7 @@ def run(
     recipe: Annotated[str, typer.Argument(help="TOML file, or name from `heedful recipes`.")],
     settings: Sets = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Number of random seeds (0, 1, …); default: the recipe's.")
+        int | None, typer.Option(min=1, help="How many random seeds: 3 means 0, 1 and 2. Default: the recipe's.")
     ] = None,
     sweep: Sweeps = None,
     curve: Curve = None,
@@ -66,24 +66,30 @@ def compare(
     ] = None,
     pair: Annotated[str | None, typer.Option(help="Column with the second text of a pair.", metavar="COL")] = None,
     dev: Annotated[
-        str | None, typer.Option(help="Validation set for choosing a model; default: part of DATA.", metavar="FILE")
+        str | None,
+        typer.Option(help="Validation set for choosing a model; default: rows held out of DATA.", metavar="FILE"),
     ] = None,
     test: Annotated[
-        str | None, typer.Option(help="Test set for the reported score; default: part of DATA.", metavar="FILE")
+        str | None,
+        typer.Option(help="Test set for the reported score; default: rows held out of DATA.", metavar="FILE"),
     ] = None,
     header: Header = None,
-    models: Annotated[str, typer.Option(help="Models, separated by commas.")] = "minilm",
-    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "frozen,full",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of random seeds (0, 1, …).")] = 3,
+    models: Annotated[str, typer.Option(help="Models (see `heedful models`), separated by commas.")] = "minilm",
+    methods: Annotated[
+        str, typer.Option(help="Methods of training: frozen, full, adapter, lora, …, separated by commas.")
+    ] = "frozen,full",
+    seeds: Annotated[int, typer.Option(min=1, help="How many random seeds: 3 means 0, 1 and 2.")] = 3,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Change a key for all methods, or for one: full:training.epochs=2", metavar="KEY=VALUE"
+            "--set", help="Change a recipe key for all methods, or for one: full:training.epochs=2", metavar="KEY=VALUE"
         ),
     ] = None,
     until_decided: Annotated[
         bool,
-        typer.Option("--until-decided", help="Add seeds until each comparison with the best is decided."),
+        typer.Option(
+            "--until-decided", help="Add seeds until each setting is shown to be worse than the best, or a tie."
+        ),
     ] = False,
     difference: Annotated[
         float | None,
@@ -93,7 +99,8 @@ def compare(
         ),
     ] = None,
     max_seeds: Annotated[
-        int | None, typer.Option(min=2, help="With --until-decided: maximum number of seeds of a setting; default: 20.")
+        int | None,
+        typer.Option(min=2, help="With --until-decided: maximum number of seeds per model and method; default: 20."),
     ] = None,
     sweep: Sweeps = None,
     curve: Curve = None,

@@ -54,9 +54,12 @@ def translate(
     temperature: Annotated[
         float | None, typer.Option(help="Sample instead of beam search. Lower is less random; 0 is greedy.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Sample from the K most likely tokens.", metavar="K")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="When sampling: from the K most likely tokens.", metavar="K")
+    ] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Sample from the smallest set of tokens with total probability P.", metavar="P")
+        float | None,
+        typer.Option(help="When sampling: from the smallest set of tokens with total probability P.", metavar="P"),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; default: 0.", metavar="N")] = None,
     repetition_penalty: Annotated[
