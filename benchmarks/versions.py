@@ -2,12 +2,12 @@
 
     HEEDFUL_DATA=… python benchmarks/versions.py OLD_CHECKOUT [MODEL …] [--rows N] [--pairs N]
 
-Each side is one process with the source of its checkout on the path, which makes whole runs (`execute`: data, model,
-one epoch of every weight, or ten epochs of a frozen body's head, judged on dev after each, the model written). In each
-pair the two sides run one after the other, by turns the one or the other first. "encode" is `Model.encode` of the test
-sentences by a model that is loaded already. A ratio is old seconds over new: above
-1, the new one is faster. The interval is that of the median of the pairs' ratios, from the binomial distribution of its
-ranks. Seconds of training are those of the steps alone; memory is the peak of each side's process.
+Each side is a process with the source of its checkout on the path, a new one every three pairs, which makes whole runs
+(`execute`: data, model, one epoch of every weight, or ten epochs of a frozen body's head, judged on dev after each, the
+model written). In each pair the two sides run one after the other, by turns the one or the other first. "encode" is
+`Model.encode` of the test sentences by a model that is loaded already. A ratio is old seconds over new: above 1, the new
+one is faster. The interval is that of the median of the pairs' ratios, from the binomial distribution of its ranks.
+Seconds of training are those of the steps alone; memory is the peak of each side's process.
 """
 
 import argparse
@@ -48,6 +48,9 @@ for line in sys.stdin:
     cost = manifest["cost"]
     print(json.dumps({"whole": whole, "training": cost["training_seconds"], "peak": peak_memory()}), flush=True)
 """
+
+
+_PAIRS_OF_A_PROCESS = 3  # where a process happens to lie in memory makes some percent
 
 
 class Side:
@@ -98,17 +101,21 @@ def interval(ratios: list[float]) -> tuple[float, float, float]:
 
 
 def measure(old: Path, new: Path, model: str, method: str, rows: int | None, pairs: int) -> dict[str, Any]:
-    sides = {"old": Side(old), "new": Side(new)}
     if method == "encode":
         recipe = {"model": model, "encode": sentences()[:rows]}
         first = {**recipe, "encode": recipe["encode"][:64]}
     else:
         recipe = recipe_for(model, method, rows)
         first = {**recipe, "data": {**recipe["data"], "limit": 64}}
-    for side in sides.values():  # the first run of a process is slower
-        side.train(first)
+    sides: dict[str, Side] = {}
     taken: dict[str, list[dict[str, Any]]] = {"old": [], "new": []}
     for pair in range(pairs):
+        if pair % _PAIRS_OF_A_PROCESS == 0:
+            for side in sides.values():
+                side.process.kill()
+            sides = {"old": Side(old), "new": Side(new)}
+            for side in sides.values():  # the first run of a process is slower
+                side.train(first)
         for name in ("old", "new") if pair % 2 else ("new", "old"):
             taken[name].append(sides[name].train(recipe))
     result: dict[str, Any] = {"pairs": pairs, "rows": rows}
