@@ -4,10 +4,10 @@
 
 Each side is a process with the source of its checkout on the path, a new one every three pairs, which makes whole runs
 (`execute`: data, model, one epoch of every weight, or ten epochs of a frozen body's head, judged on dev after each, the
-model written). In each pair the two sides run one after the other, by turns the one or the other first. "encode" is
-`Model.encode` of the test sentences by a model that is loaded already. A ratio is old seconds over new: above 1, the new
-one is faster. The interval is that of the median of the pairs' ratios, from the binomial distribution of its ranks.
-Seconds of training are those of the steps alone; memory is the peak of each side's process.
+model written). In each pair the two sides run one after the other, in turns one or the other first. "encode" is
+`Model.encode` of the test sentences by a model that is loaded already. A ratio is old seconds over new: above 1, the
+new one is faster. The interval is that of the median of the pairs' ratios, from the binomial distribution of its ranks.
+Seconds of training are those of the steps only; memory is the peak of each side's process.
 """
 
 import argparse
