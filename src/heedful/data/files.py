@@ -117,7 +117,7 @@ class Table:
         return may_be_inside and inside and name.partition(".")[0] in self.columns
 
     def missing_column(self, name: str) -> RequestError:
-        """The error that says which columns there are, the likeliest first."""
+        """Return the error that lists the columns, the most likely first."""
         return missing_column(self.path, name, self.columns, self.rule)
 
 

@@ -83,7 +83,7 @@ def is_made_up(inputs: QuestionInputs, answer: str) -> bool:
 
 
 class CommonestAnswer(BaselineSet):
-    """The commonest answer of the training questions, to everything."""
+    """Answer everything with the most common answer of the training questions."""
 
     def __init__(self, data: QuestionData) -> None:
         self.data = data
