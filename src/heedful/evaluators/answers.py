@@ -66,8 +66,8 @@ class AnswerEvaluator(Evaluator[QuestionData]):
         prompts, room = [before.tolist() for before, _ in asked], max(len(after) for _, after in asked)
         return say_answers(reader.transformer, HEAD, prompts, inputs.marker, self.answer_tokens, reader.device, room)
 
-    def baselines(self) -> "CommonestAnswer":
-        return CommonestAnswer(self.data)
+    def baselines(self) -> "MostCommonAnswer":
+        return MostCommonAnswer(self.data)
 
     def seconds_per_example(self, reader: TextReader, inputs: QuestionInputs) -> tuple[float, float]:
         name = next(iter(self.data.sets()), "train")
@@ -82,7 +82,7 @@ def is_made_up(inputs: QuestionInputs, answer: str) -> bool:
     return bool(answer) and answer not in inputs.spelled and not stands_in(answer, [inputs.known_text])
 
 
-class CommonestAnswer(BaselineSet):
+class MostCommonAnswer(BaselineSet):
     """Answer everything with the most common answer of the training questions."""
 
     def __init__(self, data: QuestionData) -> None:
@@ -90,10 +90,10 @@ class CommonestAnswer(BaselineSet):
 
     def scores(self) -> dict[str, dict[str, Any]]:
         counts = Counter(self.data.splits["train"].answers)
-        commonest = max(sorted(counts), key=counts.__getitem__)
-        baseline: dict[str, Any] = {"seconds": 0.0, "answer": commonest, "tested": True, "values": {}}
+        most_common = max(sorted(counts), key=counts.__getitem__)
+        baseline: dict[str, Any] = {"seconds": 0.0, "answer": most_common, "tested": True, "values": {}}
         for name in self.data.sets():
-            right = [float(answer == commonest) for answer in self.data.splits[name].answers]
+            right = [float(answer == most_common) for answer in self.data.splits[name].answers]
             baseline[name] = {"n": len(right), "exact_match": float(np.mean(right))}
             baseline["values"][name] = {"right": right, "row": self.data.splits[name].rows}
         return {"commonest": baseline}

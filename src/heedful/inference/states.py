@@ -87,7 +87,7 @@ class RowLayout:
     pad_id: int | None
     first_position: int = 0
     room: int | None = None
-    """Several short rows share one of the batch, of at most so many tokens; None: each has its own."""
+    """Maximum number of tokens in a row of the batch, which several short rows share; None: each has its own."""
 
     def collate(self, rows: Sequence[Row], device: torch.device, first: bool = False) -> Wanted:
         """Return the batch and which of its states are wanted; `first`: of each row that of its first token too, before

@@ -1,7 +1,7 @@
 """Running text as rows of tokens.
 
-A set ("train", "dev", "test") is a list of spans of a corpus, each within one document. It is cut into rows of at
-most so many tokens, at the ends of sentences where that is possible.
+A set ("train", "dev", "test") is a list of spans of a corpus, each within one document. It is cut into rows of a
+limited number of tokens, at the ends of sentences where that is possible.
 """
 
 import bisect
